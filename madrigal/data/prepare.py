@@ -1,0 +1,127 @@
+"""From a folder of recordings to a manifest, with a list of everything that cannot be used and why."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from madrigal.data.audio import AudioInfo
+from madrigal.data.inspection import Check, Rejection, default_workers, inspect
+from madrigal.data.layouts import Candidate, candidates
+from madrigal.data.manifest import MANIFEST, REJECTED, Entry, Manifest, write_lines
+from madrigal.errors import UserError
+
+Progress = Callable[[int, int], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A file that cannot be used: the reason, to count by, and the detail about this one."""
+
+    path: str
+    reason: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What `prepare` found, and where it wrote it."""
+
+    manifest: Manifest
+    rejected: list[Rejected]
+    manifest_path: Path
+    rejected_path: Path
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """How many files were rejected for each reason, the most frequent first."""
+        return dict(Counter(item.reason for item in self.rejected).most_common())
+
+
+def prepare(
+    folder: str | Path,
+    out: str | Path,
+    *,
+    workers: int | None = None,
+    min_seconds: float = 0.1,
+    progress: Progress | None = None,
+    check: Check = "doubtful",
+) -> Prepared:
+    """Look at every recording below `folder` and write `manifest.jsonl` and `rejected.jsonl` into `out`.
+
+    Nothing is written into `folder`. `progress` is called with (files done, files in all). `check="full"` decodes
+    every file to its end, which finds damage in the middle of a FLAC file too.
+    """
+    folder, out = _checked(Path(folder), Path(out))
+    if min_seconds < 0:
+        raise UserError(f"min_seconds is {min_seconds}; give 0 or more.")
+    found = candidates(folder)
+    if not found:
+        raise UserError(f"{folder} holds no audio files (wav, flac, ogg, mp3, opus); give another folder.")
+    entries: list[Entry] = []
+    rejected: list[Rejected] = []
+    look = partial(_look, min_seconds=min_seconds, check=check)
+    with ThreadPoolExecutor(workers or default_workers()) as pool:
+        for done, (item, result) in enumerate(zip(found, pool.map(look, found)), start=1):
+            path = _name(item.path, out)
+            if isinstance(result, Rejection):
+                rejected.append(Rejected(path, result.reason, result.detail))
+            else:
+                entries.append(_entry(path, item, result))
+            if progress:
+                progress(done, len(found))
+    manifest = Manifest(out, entries)
+    prepared = Prepared(manifest, rejected, out / MANIFEST, out / REJECTED)
+    write_lines(prepared.rejected_path, ({"path": r.path, "reason": r.reason, "detail": r.detail} for r in rejected))
+    if not entries:
+        counts = ", ".join(f"{count} {reason}" for reason, count in prepared.reasons.items())
+        raise UserError(
+            f"None of the {len(rejected)} files in {folder} can be used ({counts}); see {prepared.rejected_path}."
+        )
+    manifest.write(prepared.manifest_path)
+    return prepared
+
+
+def _checked(folder: Path, out: Path) -> tuple[Path, Path]:
+    if not folder.exists():
+        raise UserError(f"There is no folder {folder}; give the folder that holds the recordings.")
+    if not folder.is_dir():
+        raise UserError(f"{folder} is a file; give the folder that holds the recordings.")
+    if out.exists() and not out.is_dir():
+        raise UserError(f"{out} is a file; give a folder to write the manifest into.")
+    folder, out = folder.resolve(), out.resolve()
+    if out.is_relative_to(folder):
+        raise UserError(f"{out} lies in {folder}, where nothing may be changed; give a folder outside of it.")
+    return folder, out
+
+
+def _look(item: Candidate, min_seconds: float, check: Check) -> AudioInfo | Rejection:
+    try:
+        return inspect(item.path, min_seconds=min_seconds, check=check)
+    except Rejection as rejection:
+        return rejection
+    except (OSError, UserError) as error:
+        return Rejection("unreadable", str(error))
+
+
+def _name(path: Path, out: Path) -> str:
+    """Relative where the recordings lie below `out`, so that both can be moved together, and else absolute."""
+    return os.path.relpath(path, out) if path.is_relative_to(out) else str(path)
+
+
+def _entry(path: str, item: Candidate, info: AudioInfo) -> Entry:
+    return Entry(
+        path=path,
+        # Microseconds are enough to get the number of samples back, and people can read them.
+        duration=round(info.duration, 6),
+        sample_rate=info.sample_rate,
+        channels=info.channels,
+        text=item.text,
+        speaker=item.speaker,
+        licence=item.licence,
+    )

@@ -1,0 +1,81 @@
+"""What the ranks of a run tell each other.
+
+Gradients are summed once a turn, after its last micro-batch, over that turn's parameters alone. So a
+micro-batch in the middle of an accumulation sends nothing, a parameter that a step does not use needs no
+special mode, and a loss may call any method of a model, not only its `forward`.
+"""
+
+from collections.abc import Sequence
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+
+class Ranks:
+    """The processes of one run. With one process every call returns at once."""
+
+    def __init__(self, rank: int, world: int, device: torch.device) -> None:
+        self.rank, self.world, self.device = rank, world, device
+
+    @property
+    def is_main(self) -> bool:
+        return self.rank == 0
+
+    def sum_(self, tensor: Tensor) -> Tensor:
+        """Sum over the ranks, in place."""
+        if self.world > 1:
+            dist.all_reduce(tensor)
+        return tensor
+
+    def gather(self, tensor: Tensor) -> list[Tensor]:
+        """The tensors of all ranks, in rank order; their shapes are the same."""
+        if self.world == 1:
+            return [tensor]
+        parts = [torch.empty_like(tensor) for _ in range(self.world)]
+        dist.all_gather(parts, tensor.contiguous())
+        return parts
+
+    def broadcast_(self, tensors: Sequence[Tensor]) -> None:
+        """Give every rank the main rank's values."""
+        if self.world > 1:
+            for tensor in tensors:
+                dist.broadcast(tensor, src=0)
+
+    def any(self, flag: bool) -> bool:
+        """True on all ranks when it is true on one."""
+        if self.world == 1:
+            return flag
+        return bool(self.sum_(torch.tensor([float(flag)], device=self.device)).item() > 0)
+
+    def weighted_means(self, sums: dict[str, float], weight: float) -> dict[str, float]:
+        """Means over all ranks of named sums; a rank that had nothing to add learns the others' names."""
+        names = list(sums)
+        if self.world > 1:
+            parts: list[list[str]] = [[] for _ in range(self.world)]
+            dist.all_gather_object(parts, names)
+            names = sorted({name for part in parts for name in part})
+        vector = torch.tensor([*(sums.get(name, 0.0) for name in names), weight], dtype=torch.float64)
+        *totals, whole = self.sum_(vector.to(self.device)).tolist()
+        return {name: total / whole for name, total in zip(names, totals, strict=True)} if whole else {}
+
+    def wait(self) -> None:
+        if self.world > 1:
+            dist.barrier()
+
+    @torch.no_grad()
+    def average_gradients_(self, parameters: Sequence[nn.Parameter], extra: Tensor) -> Tensor:
+        """Average the gradients over the ranks, and `extra` (a vector of losses) with them, in one message.
+
+        A parameter that no rank used keeps no gradient, as it would in one process.
+        """
+        if self.world == 1:
+            return extra
+        used = torch.tensor([p.grad is not None for p in parameters], dtype=extra.dtype, device=self.device)
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        parts = [*(g.reshape(-1).to(extra.dtype) for g in gradients), used, extra]
+        flat = self.sum_(torch.cat(parts)).div_(self.world)
+        *averaged, used, extra = flat.split([part.numel() for part in parts])
+        for parameter, average, was_used in zip(parameters, averaged, used.tolist(), strict=True):
+            parameter.grad = average.view_as(parameter).to(parameter.dtype) if was_used else None
+        return extra

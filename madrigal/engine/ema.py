@@ -1,0 +1,82 @@
+"""An average of the weights, kept on every rank."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+
+class ExponentialMovingAverage:
+    """Averages parameters and copies buffers (counts and other bookkeeping) of one or more modules.
+
+    Until `update_after_step` it equals the online weights; after that, every `update_every`-th step moves it
+    by `1 - beta` of the distance. `swapped()` puts the average in the place of the weights for as long as a
+    block lasts, and gives the weights back bit by bit.
+    """
+
+    def __init__(
+        self,
+        modules: dict[str, nn.Module],
+        *,
+        beta: float = 0.995,
+        update_after_step: int = 500,
+        update_every: int = 10,
+    ) -> None:
+        self.beta = beta
+        self.update_after_step = update_after_step
+        self.update_every = update_every
+        self._parameters = _named(modules, "named_parameters")
+        self._buffers = _named(modules, "named_buffers")
+        self._average = {name: p.detach().clone() for name, p in self._parameters.items()}
+        self._copies = {name: b.detach().clone() for name, b in self._buffers.items()}
+
+    @torch.no_grad()
+    def update(self, step: int) -> None:
+        """Take in the weights after `step` finished steps."""
+        if step <= self.update_after_step:
+            for name, parameter in self._parameters.items():
+                self._average[name].copy_(parameter)
+        elif step % self.update_every == 0:
+            online = [self._parameters[name].detach() for name in self._average]
+            torch._foreach_lerp_(list(self._average.values()), online, 1.0 - self.beta)
+        else:
+            return
+        for name, buffer in self._buffers.items():
+            self._copies[name].copy_(buffer)
+
+    @contextmanager
+    def swapped(self) -> Iterator[None]:
+        """Inside, the modules hold the average."""
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The average by name, as the modules' own state dict would name it."""
+        return {**self._average, **self._copies}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        for name, tensor in self.state_dict().items():
+            tensor.copy_(state[name])
+
+    def _swap(self) -> None:
+        for own, held in ((self._parameters, self._average), (self._buffers, self._copies)):
+            for name, tensor in own.items():
+                # The storages trade places, so nothing is rounded and nothing is copied.
+                tensor.data, held[name] = held[name], tensor.data
+
+
+def _named(modules: dict[str, nn.Module], kind: str) -> dict[str, Tensor]:
+    """Each tensor once and by its first name; buffers that are not saved do not belong to the weights."""
+    found: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for prefix, module in modules.items():
+        saved = set(module.state_dict(keep_vars=True))
+        for name, tensor in getattr(module, kind)():
+            if name in saved and id(tensor) not in seen:
+                seen.add(id(tensor))
+                found[f"{prefix}.{name}" if prefix else name] = tensor
+    return found

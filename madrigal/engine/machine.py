@@ -1,0 +1,85 @@
+"""Sets the process up for speed, and measures what the machine can do.
+
+On a CPU the time of a training step goes to the memory allocator as much as to arithmetic: glibc gives every
+large tensor back to the kernel and asks for it again, page by page. Raising its thresholds keeps the pages.
+"""
+
+import ctypes
+import functools
+import os
+import platform
+import time
+from typing import Any
+
+# The numbers of glibc's mallopt(3).
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -2, -4, -8
+
+
+def keep_memory() -> bool:
+    """Tell glibc never to give pages back. False where there is no glibc."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError):
+        return False
+    settings = {_M_MMAP_MAX: 0, _M_TRIM_THRESHOLD: 2**31 - 1, _M_TOP_PAD: 64 * 2**20, _M_ARENA_MAX: 1}
+    return all(mallopt(option, value) == 1 for option, value in settings.items())
+
+
+@functools.cache
+def prepare_process() -> None:
+    """Allocator, denormals and threads, once a process; harmless where a GPU does the work."""
+    import torch
+
+    keep_memory()
+    torch.set_flush_denormal(True)
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(usable_cores())
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on, shared among the processes that a launcher started here."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+
+
+@functools.cache
+def matmul_rate(device: str, bits: int) -> float:
+    """Floating-point operations per second of a large matrix product on this machine, measured now."""
+    import torch
+
+    dtype = torch.bfloat16 if bits == 16 else torch.float32
+    size = 1024 if device == "cpu" else 8192
+    left = torch.ones(size, size, dtype=dtype, device=device)
+    rates = []
+    for _ in range(6):
+        start = time.perf_counter()
+        torch.mm(left, left)
+        if device.startswith("cuda"):
+            torch.cuda.synchronize()
+        rates.append(2 * size**3 / (time.perf_counter() - start))
+    return max(rates)
+
+
+def environment() -> dict[str, Any]:
+    """What a run was made on, for `environment.json`."""
+    import torch
+
+    from madrigal import __version__
+
+    return {
+        "madrigal": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "platform": platform.platform(),
+        "processor": _processor(),
+        "cores": usable_cores(),
+        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+    }
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo") as lines:
+            return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor()

@@ -1,0 +1,19 @@
+"""Recomputing activations in backward instead of keeping them."""
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+
+def recompute_in_backward(block: nn.Module) -> None:
+    """From now on `block` keeps only its inputs for backward; its outputs and gradients stay the same."""
+    forward = block.forward
+
+    def recomputed(*args: Any, **kwargs: Any) -> Any:
+        if not torch.is_grad_enabled():
+            return forward(*args, **kwargs)
+        return checkpoint(forward, *args, use_reentrant=False, **kwargs)
+
+    block.forward = recomputed

@@ -1,0 +1,118 @@
+"""Models that rebuild themselves from a folder, a run or a hub name."""
+
+import json
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import torch
+from pydantic import BaseModel, ValidationError
+from safetensors.torch import save_file
+from torch import Tensor
+
+import madrigal
+from madrigal.engine.checkpoint import STATE, read_state, read_tensors
+from madrigal.engine.run import RunFolder
+from madrigal.errors import UserError
+
+SHIPPED = Path(madrigal.__file__).parent / "pretrained"
+
+
+class Pretrained:
+    """Gives an `nn.Module` with a pydantic `config` its loaders and savers.
+
+    A folder holds `config.json` and `model.safetensors`. A checkpoint of a run is such a folder too; there the
+    averaged weights are preferred. `left_out` names the parts that only training needs.
+    """
+
+    Config: ClassVar[type[BaseModel]]
+    left_out: ClassVar[tuple[str, ...]] = ()
+    config: Any
+
+    @classmethod
+    def from_pretrained(cls, name: str | Path, *, averaged: bool = True, **options: Any) -> Self:
+        """Rebuild a model from an exported folder, a checkpoint, a run folder, a shipped name or a hub name.
+
+        Only a hub name (`owner/name` that is no folder) goes to the network.
+        """
+        folder = locate(name)
+        try:
+            config = cls.Config(**json.loads((folder / "config.json").read_text()))
+        except (OSError, ValueError, ValidationError) as error:
+            raise UserError(
+                f"{folder} does not hold a {cls.__name__}: its config.json cannot be used ({error})."
+            ) from error
+        if (folder / STATE).exists():
+            read_state(folder)
+        weights = read_tensors(folder, "model")
+        if averaged:
+            weights |= read_tensors(folder, "ema")
+        model = cls._rebuild(config, **options)
+        model._take(weights, folder)
+        return model
+
+    @classmethod
+    def _rebuild(cls, config: BaseModel, **options: Any) -> Self:
+        return cls(config, **options)  # type: ignore[call-arg]
+
+    def save_pretrained(self, folder: str | Path) -> Path:
+        """Write `config.json` and `model.safetensors` for `from_pretrained`."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.json").write_text(self.config.model_dump_json(indent=2) + "\n")
+        save_file(
+            {name: t.detach().cpu().contiguous() for name, t in self._exported().items()},
+            folder / "model.safetensors",
+        )
+        return folder
+
+    def push_to_hub(self, repo_id: str, *, private: bool = False, token: str | None = None) -> str:
+        """Upload the exported model to the Hugging Face hub; returns its address."""
+        import tempfile
+
+        from huggingface_hub import HfApi
+
+        api = HfApi(token=token)
+        api.create_repo(repo_id, private=private, exist_ok=True)
+        with tempfile.TemporaryDirectory() as folder:
+            self.save_pretrained(folder)
+            return str(api.upload_folder(repo_id=repo_id, folder_path=folder))
+
+    def _exported(self) -> dict[str, Tensor]:
+        state: dict[str, Tensor] = self.state_dict()  # type: ignore[attr-defined]
+        return {name: tensor for name, tensor in state.items() if not name.startswith(self.left_out)}
+
+    @torch.no_grad()
+    def _take(self, weights: dict[str, Tensor], folder: Path) -> None:
+        own: dict[str, Tensor] = self._exported()
+        wrong = next((n for n in own if n not in weights or weights[n].shape != own[n].shape), None)
+        if wrong is not None:
+            raise UserError(f"The weights in {folder} do not fit their config.json: {wrong} differs.")
+        for name, tensor in own.items():
+            tensor.copy_(weights[name])
+
+
+def locate(name: str | Path) -> Path:
+    """The folder that holds `config.json` and weights for `name`."""
+    path = Path(name)
+    if (path / "config.json").exists():
+        return path
+    if (path / "checkpoints").is_dir():
+        return RunFolder(path).checkpoint("best")
+    if path.is_dir():
+        raise UserError(f"{path} is neither an exported model, nor a checkpoint, nor a run folder.")
+    shipped = SHIPPED / str(name)
+    if (shipped / "config.json").exists():
+        return shipped
+    if str(name).count("/") == 1 and not str(name).startswith((".", "/")):
+        return _from_hub(str(name))
+    known = ", ".join(sorted(p.name for p in SHIPPED.glob("*") if p.is_dir())) or "none"
+    raise UserError(f"There is no model {str(name)!r}: no such folder, and the shipped ones are: {known}.")
+
+
+def _from_hub(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=["config.json", "model.safetensors"]))
+    except Exception as error:
+        raise UserError(f"{name} is no local folder and could not be fetched from the hub ({error}).") from error

