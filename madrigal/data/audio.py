@@ -18,6 +18,7 @@ from madrigal.data.failures import DecodeError
 from madrigal.errors import UserError
 
 __all__ = [
+    "NOT_AUDIO",
     "AudioInfo",
     "DecodeError",
     "mix_channels",
@@ -40,6 +41,7 @@ _RUN_IN = 8192
 _LOSSY_SLACK = 4096
 _LOSSY = frozenset({"VORBIS", "OPUS", "MPEG_LAYER_I", "MPEG_LAYER_II", "MPEG_LAYER_III"})
 _CONTAINERS = {".opus": ("OGG", "OPUS"), ".ogg": ("OGG", "VORBIS")}
+NOT_AUDIO = "its content is not audio"
 _ERRORS = (soundfile.SoundFileError, OSError, TypeError, ValueError)
 
 
@@ -148,7 +150,7 @@ def write(path: str | Path, wave: Tensor, sample_rate: int, subtype: str | None 
         raise UserError(f"{path} was not written: the wave holds samples that are not finite numbers.")
     container, default = _CONTAINERS.get(path.suffix.lower(), (None, None))
     try:
-        soundfile.write(path, data.T.numpy(), sample_rate, subtype=subtype or default, format=container)
+        soundfile.write(path, data.reshape(-1, data.shape[-1]).T.numpy(), sample_rate, subtype=subtype or default, format=container)
     except _ERRORS as error:
         raise UserError(f"{path} could not be written: {words(error)}.") from error
 
@@ -163,7 +165,7 @@ def open_audio(path: str | Path) -> soundfile.SoundFile:
     except FileNotFoundError as error:
         raise DecodeError.of(path, "there is no such file") from error
     except _ERRORS as error:
-        raise DecodeError.of(path, words(error)) from error
+        raise DecodeError.of(path, NOT_AUDIO if _is_unknown(error) else words(error)) from error
 
 
 def words(error: Exception) -> str:
@@ -200,6 +202,11 @@ class _Span:
     def cut(self, wave: Tensor) -> Tensor:
         """The crop, from the decoded frames first…last."""
         return resample(wave, self.from_rate, self.to_rate)[:, self.skip : self.skip + self.size]
+
+
+def _is_unknown(error: Exception) -> bool:
+    # 1 is libsndfile's "format not recognised", 7 its misleading "no regular file" for an MP3 without any frame.
+    return isinstance(error, soundfile.LibsndfileError) and error.code in (1, 7)
 
 
 def _info(file: soundfile.SoundFile) -> AudioInfo:

@@ -53,7 +53,7 @@ class SoundDataset(FileDataset):
             raise UserError(f"channels is {channels}; give 1 for mono, 2 for stereo or none to keep the file's.")
         if not gain_db[0] <= gain_db[1]:
             raise UserError(f"gain_db is {gain_db}; give the lower end of the range first.")
-        self.channels, self.random_crop, self.gain_db = channels, random_crop, gain_db
+        self.channels, self.random_crop, self.gain_db = channels, random_crop, (gain_db[0], gain_db[1])
         self.fields = tuple(fields)
         self._lengths: dict[int, int] = {}
 
@@ -67,8 +67,9 @@ class SoundDataset(FileDataset):
         path, length = self.files[index], self._length(index)
         start, frames = self._crop(length, rng)
         waves = read_rates(path, self.target_sample_hz, start=start, frames=frames, channels=self.channels)
+        samples = waves[0].shape[-1]
         # A lossy file may lack a block at its end, but what lacks more has changed since it was prepared.
-        if waves[0].shape[-1] < min(1, frames) or waves[0].shape[-1] < frames - self.target_sample_hz[0] // 5:
+        if samples == 0 or samples < frames - self.target_sample_hz[0] // 5:
             raise DecodeError.of(path, "it is shorter than it was when its length was noted")
         gain = self._gain(waves, rng)
         item: dict[str, Any] = {}

@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 import numpy as np
 import soundfile
 
-from madrigal.data.audio import AudioInfo, DecodeError, open_audio, probe, words
+from madrigal.data.audio import NOT_AUDIO, AudioInfo, DecodeError, open_audio, probe, words
 
 Check = Literal["doubtful", "full"]
 
@@ -26,6 +26,7 @@ _WINDOW = 4096
 _NUM_WINDOWS = 5
 # Writers to a pipe cannot know the size and put one of these, or near them, into a WAV header.
 _UNKNOWN_SIZES = range(0x7FFF0000, 0x100000000)
+_LONGEST_PAGE = 27 + 255 + 255 * 255
 
 
 class Rejection(Exception):
@@ -47,8 +48,6 @@ def inspect(path: Path, *, min_seconds: float = 0.1, check: Check = "doubtful") 
         raise Rejection("sample rate outside 4 kHz to 768 kHz", f"{info.sample_rate} Hz")
     if info.channels > MAX_CHANNELS:
         raise Rejection("more than 2 channels", f"{info.channels} channels")
-    if missing := _missing_bytes(path, info):
-        raise Rejection("truncated", f"{missing} bytes less than its header says")
     if check == "full" or info.lossy or info.subtype in ("FLOAT", "DOUBLE") or _seems_silent(path, info):
         info = _decode_all(path, info)
     if info.duration < min_seconds:
@@ -66,32 +65,50 @@ def _header(path: Path) -> AudioInfo:
     try:
         info = probe(path)
     except DecodeError as error:
-        cause = error.__cause__
-        unknown = isinstance(cause, soundfile.LibsndfileError) and cause.code == 1
-        raise Rejection("not audio" if unknown else "unreadable", error.reason) from error
+        raise Rejection("not audio" if error.reason == NOT_AUDIO else "unreadable", error.reason) from error
+    if missing := _missing_bytes(path, info):
+        raise Rejection("truncated", f"{missing} bytes less than its header says")
     if info.frames == 0:
-        # The length of an Ogg file stands in its last page: without that page it seems to hold nothing.
-        raise Rejection("truncated" if info.format == "OGG" else "empty", "0 samples")
+        raise Rejection("empty", "0 samples")
     return info
 
 
 def _missing_bytes(path: Path, info: AudioInfo) -> int:
-    """How many bytes a WAV file lacks: libsndfile shortens it in silence."""
-    if info.format not in ("WAV", "WAVEX"):
-        return 0
+    """How many bytes a WAV or Ogg file lacks at its end: libsndfile shortens such files in silence."""
     size = path.stat().st_size
     with path.open("rb") as file:
-        if file.read(4) != b"RIFF":
-            return 0
-        position = 12
-        while position + 8 <= size:
-            file.seek(position)
-            name, length = file.read(4), int.from_bytes(file.read(4), "little")
-            position += 8
-            if name == b"data":
-                return 0 if length in _UNKNOWN_SIZES else max(0, position + length - size)
-            position += length + length % 2
+        if info.format in ("WAV", "WAVEX"):
+            return max(0, _end_of_wav(file, size) - size)
+        if info.format == "OGG":
+            return max(0, _end_of_ogg(file, size) - size)
     return 0
+
+
+def _end_of_wav(file: BinaryIO, size: int) -> int:
+    """Where the chunk of samples ends by its header; 0 if that is not known."""
+    if file.read(4) != b"RIFF":
+        return 0
+    position = 12
+    while position + 8 <= size:
+        file.seek(position)
+        name, length = file.read(4), int.from_bytes(file.read(4), "little")
+        position += 8
+        if name == b"data":
+            return 0 if length in _UNKNOWN_SIZES else position + length
+        position += length + length % 2
+    return 0
+
+
+def _end_of_ogg(file: BinaryIO, size: int) -> int:
+    """Where the last page ends by its header: 27 bytes, a table of sizes, and what these add up to."""
+    first = max(0, size - _LONGEST_PAGE)
+    file.seek(first)
+    tail = file.read()
+    page = tail.rfind(b"OggS\0")
+    if page < 0:
+        return 0
+    count = tail[page + 26] if page + 26 < len(tail) else 1
+    return first + page + 27 + count + sum(tail[page + 27 : page + 27 + count])
 
 
 def _seems_silent(path: Path, info: AudioInfo) -> bool:

@@ -124,10 +124,11 @@ def _librispeech(file: Path) -> Iterator[Candidate]:
 
 def _is_json_list(file: Path) -> bool:
     """By the first line, for other JSON may lie about in the folder."""
-    with file.open("rb") as stream:
-        first = stream.readline(1_000_000)
     try:
-        record = json.loads(first)
+        with file.open("rb") as stream:
+            record = json.loads(stream.readline(1_000_000))
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror}.") from error
     except ValueError:
         return False
     return isinstance(record, dict) and any(key in record for key in ("audio_filepath", "file_name"))
@@ -142,7 +143,9 @@ def _from_record(folder: Path, record: Mapping[str, Any], place: str) -> Candida
 
 
 def _first(record: Mapping[str, Any], names: Sequence[str]) -> str | None:
-    return next((str(record[name]).strip() for name in names if record.get(name) not in (None, "")), None)
+    value = next((record[name] for name in names if record.get(name) not in (None, "")), None)
+    # JSON can hold half a character, which no file can.
+    return None if value is None else str(value).strip().encode(errors="replace").decode()
 
 
 def _complete(item: Candidate, folder: Path) -> Candidate:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -73,9 +74,16 @@ def make_loader(
         collate_fn=_Collate(collate),
         pin_memory=pin_memory,
         persistent_workers=num_workers > 0,
+        worker_init_fn=_outlive_signals,
         # A generator of its own, or starting an iterator would move the global one that training uses.
         generator=torch.Generator(),
     )
+
+
+def _outlive_signals(worker: int) -> None:
+    """Ctrl-C and SIGTERM reach the whole process group; the trainer decides when its workers may go."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 class _Mistake(NamedTuple):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 from madrigal.data.audio import AudioInfo
 from madrigal.data.inspection import Check, Rejection, default_workers, inspect
@@ -58,6 +59,8 @@ def prepare(
     every file to its end, which finds damage in the middle of a FLAC file too.
     """
     folder, out = _checked(Path(folder), Path(out))
+    if check not in get_args(Check):
+        raise UserError(f"check is {check!r}; give 'doubtful' or 'full'.")
     if min_seconds < 0:
         raise UserError(f"min_seconds is {min_seconds}; give 0 or more.")
     found = candidates(folder)
@@ -65,16 +68,15 @@ def prepare(
         raise UserError(f"{folder} holds no audio files (wav, flac, ogg, mp3, opus); give another folder.")
     entries: list[Entry] = []
     rejected: list[Rejected] = []
-    look = partial(_look, min_seconds=min_seconds, check=check)
-    with ThreadPoolExecutor(workers or default_workers()) as pool:
-        for done, (item, result) in enumerate(zip(found, pool.map(look, found)), start=1):
-            path = _name(item.path, out)
-            if isinstance(result, Rejection):
-                rejected.append(Rejected(path, result.reason, result.detail))
-            else:
-                entries.append(_entry(path, item, result))
-            if progress:
-                progress(done, len(found))
+    results = _look_at_all(found, min_seconds, check, workers or default_workers())
+    for done, (item, result) in enumerate(zip(found, results), start=1):
+        path = _name(item.path, out)
+        if isinstance(result, Rejection):
+            rejected.append(Rejected(path, result.reason, result.detail))
+        else:
+            entries.append(_entry(path, item, result))
+        if progress:
+            progress(done, len(found))
     manifest = Manifest(out, entries)
     prepared = Prepared(manifest, rejected, out / MANIFEST, out / REJECTED)
     write_lines(prepared.rejected_path, ({"path": r.path, "reason": r.reason, "detail": r.detail} for r in rejected))
@@ -98,6 +100,17 @@ def _checked(folder: Path, out: Path) -> tuple[Path, Path]:
     if out.is_relative_to(folder):
         raise UserError(f"{out} lies in {folder}, where nothing may be changed; give a folder outside of it.")
     return folder, out
+
+
+def _look_at_all(
+    found: list[Candidate], min_seconds: float, check: Check, workers: int
+) -> Iterator[AudioInfo | Rejection]:
+    pool = ThreadPoolExecutor(workers)
+    try:
+        yield from pool.map(partial(_look, min_seconds=min_seconds, check=check), found)
+    finally:
+        # Whoever interrupts does not want to wait for the files that are still to come.
+        pool.shutdown(cancel_futures=True)
 
 
 def _look(item: Candidate, min_seconds: float, check: Check) -> AudioInfo | Rejection:

@@ -5,7 +5,8 @@ micro-batch in the middle of an accumulation sends nothing, a parameter that a s
 special mode, and a loss may call any method of a model, not only its `forward`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
@@ -58,6 +59,15 @@ class Ranks:
         vector = torch.tensor([*(sums.get(name, 0.0) for name in names), weight], dtype=torch.float64)
         *totals, whole = self.sum_(vector.to(self.device)).tolist()
         return {name: total / whole for name, total in zip(names, totals, strict=True)} if whole else {}
+
+    @contextmanager
+    def main_first(self) -> Iterator[None]:
+        """The main rank goes through the block before the others enter it."""
+        if not self.is_main:
+            self.wait()
+        yield
+        if self.is_main:
+            self.wait()
 
     def wait(self) -> None:
         if self.world > 1:

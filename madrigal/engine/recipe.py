@@ -49,7 +49,9 @@ def _override(recipe: dict[str, Any], text: str) -> None:
         place = place.setdefault(parent, {})
         if not isinstance(place, dict):
             raise UserError(f"The override {key}: {parent} is a value in this recipe and has nothing below it.")
-    place[last] = _parsed(value)
+    parsed, there = _parsed(value), place.get(last)
+    # `data=FOLDER` fills the path of a mapping and leaves its other keys alone.
+    place[last] = {**there, "path": parsed} if isinstance(there, dict) and isinstance(parsed, str) else parsed
 
 
 def _parsed(text: str) -> Any:

@@ -101,3 +101,26 @@ class RunFolder:
             if best and (self.checkpoints / checkpoint_name(best["step"])).exists():
                 return self.checkpoints / checkpoint_name(best["step"])
         return found[-1]
+
+
+def summaries(folder: Path) -> list[dict[str, Any]]:
+    """What can be said of each run in `folder` from its files alone."""
+    if not folder.is_dir():
+        raise UserError(f"There is no folder {folder}; name the folder that holds your runs.")
+    found = []
+    for path in sorted(p.parent for p in folder.glob("*/recipe.yaml")):
+        run = RunFolder(path)
+        recipe = yaml.safe_load(run.recipe.read_text())
+        lines = run.metrics.read_text().splitlines()[-1:] if run.metrics.exists() else []
+        last = json.loads(lines[0]) if lines else {"step": 0}
+        figures = {k: v for k, v in last.items() if k.startswith("valid/") or k.endswith("loss")}
+        found.append(
+            {
+                "run": str(path),
+                "system": recipe["system"],
+                "step": last["step"],
+                "num_train_steps": recipe["plan"]["num_train_steps"],
+                "figures": figures,
+            }
+        )
+    return found

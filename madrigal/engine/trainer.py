@@ -59,6 +59,7 @@ class Trainer:
         val_dataset: Dataset[Any] | None = None,
         train_dataloader: Any = None,
         val_dataloader: Any = None,
+        open_data: Callable[[Path], tuple[Any, Any]] | None = None,
         results_folder: str | Path = "./results",
         resume: bool = False,
         overwrite: bool = False,
@@ -75,6 +76,12 @@ class Trainer:
             torch.use_deterministic_algorithms(True)
         model.to(self.device)
         self.ranks.broadcast_([t.data for t in model.state_dict(keep_vars=True).values()])
+        self.run = RunFolder(results_folder)
+        with self.ranks.main_first():
+            if self.is_main:
+                self.run.open(resume=resume, overwrite=overwrite)
+            if open_data is not None:
+                dataset, val_dataset = open_data(self.run.path)
         self.data = TrainingData(
             plan,
             self.ranks,
@@ -95,10 +102,6 @@ class Trainer:
         self.recipe = recipe or {"system": self.system, "plan": plan.recorded()}
         self.progress = Progress(self.num_train_steps, self.unit)
         self.tracking = Tracking(self.accelerator, self.system, plan.log_with)
-        self.run = RunFolder(results_folder)
-        if self.is_main:
-            self.run.open(resume=resume, overwrite=overwrite)
-        self.ranks.wait()
         if resume:
             self._resume()
 
@@ -202,6 +205,7 @@ class Trainer:
         *losses, norm_value = torch.cat([means, norm.reshape(1).float()]).tolist()
         figures = dict(zip(sums, losses, strict=True)) | {"grad_norm": norm_value}
         applied = turn.apply(self.step, _is_finite(figures["loss"], norm_value), norm)
+        seed_everything(self.plan.seed, self.step, turn.name, "after")
         figures |= {"lr": turn.learning_rate(self.step)} | self.after_turn(turn.name, applied)
         if turn.skipped:
             figures["skipped"] = float(turn.skipped)
@@ -269,6 +273,15 @@ class Trainer:
     def load(self, path: str | Path, *, restore_optimizer: bool = True) -> None:
         """Take up a checkpoint folder. Without its optimizer only the weights come: fine-tuning."""
         load_trainer(self, Path(path), restore_optimizer=restore_optimizer)
+
+    @contextmanager
+    def wandb_tracker(self, project: str, run: str | None = None, hps: dict[str, Any] | None = None) -> Iterator[None]:
+        """Inside, a Weights & Biases run of this name is open, with the recipe among its settings."""
+        self.tracking.start({**self.recipe, **(hps or {})}, project, wandb={"name": run})
+        try:
+            yield
+        finally:
+            self.tracking.finish()
 
     # Where it runs.
 

@@ -7,20 +7,16 @@ cost an evaluation. A degraded wave that is silent gets the worst score, so that
 
 from __future__ import annotations
 
-import logging
 import math
-import warnings
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from madrigal.judge import packages
-from madrigal.judge.signals import Wave, as_channels, mono, resample
+from madrigal.judge.signals import Wave, as_channels
 from madrigal.judge.spectra import decibels, magnitudes, mel_spectrum
+from madrigal.judge.speech import pesq, stoi, visqol
 
-SPEECH_RATE = 16_000
 WINDOWS = (256, 512, 1024, 2048)
 DEPTH = 80.0
 """Levels more than this many dB under the loudest band of the reference are inaudible and count as equal."""
@@ -82,81 +78,6 @@ def stft_distance(reference: Any, degraded: Any, rate: int) -> float:
             levels = np.abs(decibels(clean, peak, DEPTH) - decibels(heard, peak, DEPTH)).mean()
             distances.append(convergence + levels * math.log(10) / 20)
     return float(np.mean(distances))
-
-
-def _speech(reference: Any, degraded: Any, rate: int) -> tuple[Wave, Wave]:
-    """Both waves as the speech measures take them: one channel at 16 kHz."""
-    first, second = (resample(mono(wave)[None], rate, SPEECH_RATE)[0] for wave in (reference, degraded))
-    return first, second
-
-
-def _silence(reference: Wave, degraded: Wave, worst: float) -> float | None:
-    """The score where a wave is silent: undefined for the reference, the worst for the degraded; else None."""
-    if not reference.any():
-        return math.nan
-    return None if degraded.any() else worst
-
-
-def stoi(reference: Any, degraded: Any, rate: int) -> float:
-    """Short-time objective intelligibility, 0 to 1."""
-    module = packages.load("stoi")
-    clean, heard = _speech(reference, degraded, rate)
-    if (score := _silence(clean, heard, worst=0.0)) is not None:
-        return score
-    with warnings.catch_warnings():
-        # pystoi warns and gives 1e-5 where too few frames hold speech: that is no measurement.
-        warnings.simplefilter("error", RuntimeWarning)
-        try:
-            return float(module.stoi(clean, heard, SPEECH_RATE))
-        except (RuntimeWarning, ValueError, IndexError):
-            return math.nan
-
-
-def pesq(reference: Any, degraded: Any, rate: int) -> float:
-    """Wide-band PESQ (P.862.2) at 16 kHz, 1 to 4.64."""
-    module = packages.load("pesq")
-    clean, heard = _speech(reference, degraded, rate)
-    if (score := _silence(clean, heard, worst=1.0)) is not None:
-        return score
-    try:
-        return float(module.pesq(SPEECH_RATE, clean, heard, "wb"))
-    except (ValueError, RuntimeError):  # too short, or no utterance found
-        return math.nan
-
-
-@lru_cache(maxsize=1)
-def _visqol_api() -> tuple[Any, str]:
-    module = packages.load("visqol")
-    # The report names the mapping; the package would print the same as a warning in every process.
-    logging.getLogger("visqol").setLevel(logging.ERROR)
-    api = module.VisqolApi()
-    try:
-        api.create(mode="speech", use_lattice_model=True)
-        return api, "lattice"
-    except ImportError:
-        api.create(mode="speech", use_lattice_model=False)
-        return api, "polynomial"
-
-
-def visqol_mapping() -> str:
-    """How similarity becomes a score: "lattice" as the original program does, or "polynomial" without its runtime.
-
-    The polynomial gives higher scores: figures of the two must not be compared with each other.
-    """
-    return _visqol_api()[1]
-
-
-def visqol(reference: Any, degraded: Any, rate: int) -> float:
-    """ViSQOL in speech mode at 16 kHz, 1 to 5."""
-    api = _visqol_api()[0]
-    clean, heard = _speech(reference, degraded, rate)
-    if (score := _silence(clean, heard, worst=1.0)) is not None:
-        return score
-    try:
-        result = api.measure_from_arrays(clean.astype(np.float64), heard.astype(np.float64), SPEECH_RATE)
-        return float(result.moslqo)
-    except (ValueError, IndexError, RuntimeError, ZeroDivisionError):  # shorter than one patch
-        return math.nan
 
 
 class Metric(NamedTuple):

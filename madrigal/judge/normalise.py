@@ -18,8 +18,8 @@ CONTRACTIONS = {
     "y'all": "you all", "o'clock": "oclock", "ma'am": "madam", "'cause": "because", "'em": "them", "'til": "until",
 }  # fmt: skip
 ENDINGS = (("n't", " not"), ("'re", " are"), ("'ve", " have"), ("'ll", " will"), ("'d", " would"), ("'m", " am"))
-IS_AFTER = frozenset("it that this he she there here what who where how when why everything something nothing".split())
-FILLERS = frozenset("um uh uhm umm er erm hm hmm mm mhm".split())
+IS_AFTER = frozenset(["it", "that", "this", "he", "she", "there", "here", "what", "who", "where", "how", "when", "why"])
+FILLERS = frozenset(["um", "uh", "uhm", "umm", "er", "erm", "hm", "hmm", "mm", "mhm"])
 NUMBER_WORDS = "|".join([*ONES, *TENS])
 SYMBOLS = {"%": " percent ", "&": " and ", "@": " at ", "+": " plus ", "=": " equals ", "°": " degrees "}
 

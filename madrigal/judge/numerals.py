@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 ONES = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-    "seventeen eighteen nineteen"
-).split()
-TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
+)  # fmt: skip
+TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 SCALES = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"), (10**3, "thousand"), (100, "hundred"))
 IRREGULAR_ORDINALS = {
     "one": "first", "two": "second", "three": "third", "five": "fifth", "eight": "eighth", "nine": "ninth",
@@ -43,7 +43,7 @@ def ordinal(number: int) -> str:
 
 
 def digits(text: str) -> str:
-    """"007" -> "zero zero seven"."""
+    """ "007" -> "zero zero seven"."""
     return " ".join(ONES[int(digit)] for digit in text)
 
 
@@ -61,7 +61,7 @@ def integer(text: str) -> str:
 
 
 def plural(words: str) -> str:
-    """"nineteen ninety" -> "nineteen nineties"."""
+    """ "nineteen ninety" -> "nineteen nineties"."""
     return words.removesuffix("y") + "ies" if words.endswith("y") else f"{words}s"
 
 

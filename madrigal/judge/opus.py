@@ -24,8 +24,9 @@ def opus_available() -> bool:
 def opus_round_trip(wave: Any, rate: int, kbps: float, *, frame_ms: int = 20) -> tuple[Wave, float]:
     """[channels, samples] -> (the same shape after Opus at `kbps`, measured kbps of its packets).
 
-    One or two channels, variable bit rate, tuned for voice, 20 ms frames as in ordinary use (60 ms buys Opus some quality
-    at low rates for three times the delay). Opus cannot always go as low as it is asked: read the measured rate.
+    One or two channels, variable bit rate, tuned for voice, 20 ms frames as in ordinary use (60 ms buys Opus
+    some quality at low rates for three times the delay). Opus cannot always go as low as it is asked: read the
+    measured rate.
     """
     waves = as_channels(wave)
     channels, samples = waves.shape

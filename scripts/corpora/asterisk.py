@@ -40,7 +40,8 @@ def transcripts(language: str, cache: Path) -> dict[str, str]:
     with gzip.open(path, "rt", encoding="utf-8", errors="replace") as lines:
         for line in lines:
             key, colon, text = line.partition(":")
-            text = " ".join(text.split())
+            # Dots say that a prompt is one piece of a longer announcement; nobody speaks them.
+            text = " ".join(text.replace("...", " ").split())
             if colon and text and not line.startswith(";") and text[0] not in "[<(":
                 texts[key.strip()] = text
     return texts
@@ -58,9 +59,7 @@ def build(out: Path, cache: Path, language: str, sample_rate: int | None = None)
     """Write the spoken prompts of a language into `out`."""
     prompts = LANGUAGES[language]
     texts = transcripts(language, cache)
-    (sounds,) = (
-        debian_package(f"asterisk-core-sounds-{language}-g722", cache) / "usr/share/asterisk/sounds"
-    ).iterdir()
+    (sounds,) = (debian_package(f"asterisk-core-sounds-{language}-g722", cache) / "usr/share/asterisk/sounds").iterdir()
     with CorpusWriter(out, prompts.licence, synthetic=False, sample_rate=sample_rate) as writer:
         for path in sorted(sounds.rglob("*.g722")):
             key = path.relative_to(sounds).with_suffix("").as_posix()

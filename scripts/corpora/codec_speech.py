@@ -20,16 +20,20 @@ from corpus import MANIFEST, Row, arguments, read_manifest, write_manifest
 from sentences import normalise
 
 RATE = 16_000
-TEST_CLIPS, TEST_WORDS, TEST_SECONDS = 100, 4, 1.5
+TEST_CLIPS, TEST_WORDS = 100, 4
+# Longer than a window of a recogniser, one announcement would weigh as much as thirty prompts.
+SHORTEST, LONGEST = 1.5, 20.0
+
+
+def testable(row: Row) -> bool:
+    """Whether an utterance is long enough to be judged, and its transcript says every word that is spoken."""
+    words = normalise(row["text"]).split()
+    return len(words) >= TEST_WORDS and SHORTEST <= row["duration"] <= LONGEST and not set("<>[]") & set(row["text"])
 
 
 def choose_test(rows: list[Row], seed: int) -> list[Row]:
-    """Utterances long enough to be judged, no two with the same words, in the order of their paths."""
-    by_text = {
-        normalise(row["text"]): row
-        for row in rows
-        if len(row["text"].split()) >= TEST_WORDS and row["duration"] >= TEST_SECONDS
-    }
+    """A seeded choice of testable utterances, no two with the same words, in the order of their paths."""
+    by_text = {normalise(row["text"]): row for row in rows if testable(row)}
     chosen = random.Random(seed).sample(list(by_text.values()), TEST_CLIPS)
     return sorted(chosen, key=lambda row: row["path"])
 

@@ -28,9 +28,7 @@ def arguments(description: str, example: str) -> argparse.ArgumentParser:
         epilog=f"example:\n  {example}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--out", type=Path, required=True, metavar="FOLDER", help="where the corpus is written"
-    )
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where the corpus is written")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of every choice (default: 0)")
     parser.add_argument(
         "--cache",

@@ -49,17 +49,13 @@ def build(
         for voice in VOICES:
             speaker = f"flite-{voice}"
             sentences = chosen_sentences(cache, f"{seed}/{speaker}", without)
-            speak_for(
-                minutes, sentences, speaker, RATE, lambda text, voice=voice: speak(text, voice, cache), writer
-            )
+            speak_for(minutes, sentences, speaker, RATE, lambda text, voice=voice: speak(text, voice, cache), writer)
 
 
 def main() -> None:
     """Read the command line and build the corpus."""
     parser = arguments(__doc__, "python scripts/corpora/flite.py --out corpora/flite --minutes 10")
-    parser.add_argument(
-        "--minutes", type=float, default=10, metavar="N", help="speech of each voice (default: 10)"
-    )
+    parser.add_argument("--minutes", type=float, default=10, metavar="N", help="speech of each voice (default: 10)")
     rate_argument(parser)
     args = parser.parse_args()
     build(args.out, args.cache, args.seed, args.minutes, args.sample_rate)

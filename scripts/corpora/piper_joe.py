@@ -45,9 +45,7 @@ def build(
 def main() -> None:
     """Read the command line and build the corpus."""
     parser = arguments(__doc__, "python scripts/corpora/piper_joe.py --out corpora/joe --minutes 15")
-    parser.add_argument(
-        "--minutes", type=float, default=15, metavar="N", help="how much speech (default: 15)"
-    )
+    parser.add_argument("--minutes", type=float, default=15, metavar="N", help="how much speech (default: 15)")
     rate_argument(parser)
     args = parser.parse_args()
     build(args.out, args.cache, args.seed, args.minutes, args.sample_rate)

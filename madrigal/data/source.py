@@ -1,0 +1,52 @@
+"""Where a recipe's recordings come from, and how they are cut."""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from madrigal.data.dataset import SoundDataset
+from madrigal.data.manifest import MANIFEST, Manifest
+from madrigal.data.prepare import prepare
+
+
+class AudioSource(BaseModel):
+    """The `data` of a recipe; on the command line `data=FOLDER` is short for `data.path=FOLDER`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    path: Path = Field(description="a folder of audio, a prepared folder or a manifest")
+    valid_path: Path | None = Field(None, description="a validation set; else a share of the data is held out")
+    max_length_seconds: float | None = Field(None, gt=0, description="length of a crop; none takes whole files")
+    gain_db: tuple[float, float] = Field((0.0, 0.0), description="range of the random gain")
+
+    def datasets(
+        self, sample_rate: int, *, multiple_of: int, channels: int, prepared_in: Path
+    ) -> tuple[SoundDataset, SoundDataset | None]:
+        """The training set, and the validation set where one is named.
+
+        A plain folder is prepared first, once: its manifest and its rejected files lie in `prepared_in`.
+        """
+        length = None if self.max_length_seconds is None else int(self.max_length_seconds * sample_rate)
+
+        def dataset(path: Path, name: str, gain_db: tuple[float, float]) -> SoundDataset:
+            return SoundDataset(
+                manifest_of(path, prepared_in / name),
+                sample_rate,
+                max_length=length,
+                seq_len_multiple_of=multiple_of,
+                channels=channels,
+                gain_db=gain_db,
+                rejected_path=prepared_in / name / "rejected.jsonl",
+            )
+
+        train = dataset(self.path, "train", self.gain_db)
+        return train, dataset(self.valid_path, "valid", (0.0, 0.0)) if self.valid_path else None
+
+
+def manifest_of(path: Path, prepared_in: Path) -> Manifest:
+    """The manifest at `path`, or the one that preparing the folder once has left in `prepared_in`."""
+    if path.is_file() or (path / MANIFEST).is_file():
+        return Manifest.load(path)
+    if not (prepared_in / MANIFEST).is_file():
+        prepare(path, prepared_in)
+    return Manifest.load(prepared_in)

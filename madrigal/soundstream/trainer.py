@@ -1,0 +1,224 @@
+"""Trains a SoundStream: the generator's turn, then each discriminator's."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from madrigal.data.source import AudioSource
+from madrigal.engine.artifacts import ORIGINAL, Audio, Sample
+from madrigal.engine.feed import Batch
+from madrigal.engine.keywords import translated
+from madrigal.engine.plan import Plan
+from madrigal.engine.recipe import build_config
+from madrigal.engine.schedule import ScheduleName
+from madrigal.engine.trainer import Figures, Terms, Trainer
+from madrigal.engine.turn import Turn
+from madrigal.soundstream.codec import SoundStream
+from madrigal.soundstream.losses import discriminator_terms, generator_terms
+
+GENERATOR = "generator"
+DISCRIMINATOR = "discriminator/"
+
+
+class SoundStreamPlan(Plan):
+    """A plan with a schedule of their own for the discriminators."""
+
+    lr: float = Field(2e-4, gt=0)
+    grad_accum_every: int = Field(4, ge=1)
+    warmup_steps: int = Field(1000, ge=0)
+    discr_lr: float | None = Field(None, gt=0, description="default: lr")
+    discr_warmup_steps: int | None = Field(None, ge=0, description="default: warmup_steps")
+    discr_scheduler: ScheduleName | Callable[[int], float] | type | None = Field(None, description="default: scheduler")
+    discr_scheduler_kwargs: dict[str, Any] | None = None
+    discr_max_grad_norm: float | None = Field(None, gt=0, description="clip norm of each discriminator")
+    discr_start_step: int = Field(0, ge=0, description="steps without discriminators at the start")
+    discr_every: int = Field(1, ge=1, description="steps between the discriminators' turns")
+    discr_share_batch: bool = Field(True, description="judge the generator's own batch, or draw another")
+    apply_grad_penalty_every: int = Field(4, ge=0, description="0 never applies it")
+    dead_codebook_usage: float = Field(0.05, ge=0, le=1, description="an alarm under this share of used codes")
+
+
+class SoundStreamTrainer(Trainer):
+    """Trains `soundstream` on a folder, a dataset or a loader; keywords are the fields of `SoundStreamPlan`.
+
+    A batch holds `audio` and may hold `target`, the clean audio that a denoising codec learns to give.
+    """
+
+    system: ClassVar[str] = "soundstream"
+    unit: ClassVar[str] = "audio s"
+    model: SoundStream
+    plan: SoundStreamPlan
+
+    def __init__(
+        self,
+        soundstream: SoundStream,
+        *,
+        folder: str | Path | None = None,
+        data_max_length: int | None = None,
+        data_max_length_seconds: float | None = None,
+        plan: SoundStreamPlan | None = None,
+        source: AudioSource | None = None,
+        results_folder: str | Path = "./results",
+        recipe: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        given = {name: options.pop(name) for name in list(options) if name in _TRAINER_KEYWORDS}
+        more, options = translated(options)
+        plan = plan or build_config(SoundStreamPlan, options, "SoundStreamTrainer")
+        self.turns_share_batch = plan.discr_share_batch
+        if folder is not None:
+            seconds = data_max_length / soundstream.config.target_sample_hz if data_max_length else data_max_length_seconds
+            source = AudioSource(path=Path(folder), max_length_seconds=seconds)
+        self._alarmed: set[int] = set()
+        super().__init__(
+            soundstream,
+            plan=plan,
+            results_folder=results_folder,
+            open_data=None if source is None else lambda run: self._open(source, run),
+            recipe=recipe or _recipe(soundstream, plan, source),
+            **{**more, **given},
+        )
+
+    def _open(self, source: AudioSource, run: Path) -> tuple[Any, Any]:
+        config = self.model.config
+        return source.datasets(
+            config.target_sample_hz,
+            multiple_of=config.downsample_factor,
+            channels=config.input_channels,
+            prepared_in=run / "data",
+        )
+
+    def turns(self) -> list[Turn]:
+        plan, codec = self.plan, self.model
+        generator = {n: p for n, p in codec.named_parameters() if not n.startswith("discriminators.")}
+        turns = [Turn(GENERATOR, generator, max_grad_norm=plan.max_grad_norm)]
+        for name, discriminator in codec.discriminators.items():
+            turns.append(
+                Turn(
+                    DISCRIMINATOR + name,
+                    dict(discriminator.named_parameters(f"discriminators.{name}")),
+                    start=plan.discr_start_step,
+                    every=plan.discr_every,
+                    lr=plan.discr_lr,
+                    warmup_steps=plan.discr_warmup_steps,
+                    scheduler=plan.discr_scheduler,
+                    scheduler_kwargs=plan.discr_scheduler_kwargs,
+                    max_grad_norm=plan.discr_max_grad_norm,
+                )
+            )
+        return turns
+
+    def averaged(self) -> dict[str, nn.Module]:
+        return {name: part for name, part in self.model.named_children() if name != "discriminators"}
+
+    def blocks(self) -> list[nn.Module]:
+        return self.model.blocks()
+
+    def units(self, batch: Batch) -> float:
+        audio: Tensor = batch["audio"]
+        return audio.shape[0] * audio.shape[-1] / self.model.config.target_sample_hz
+
+    def weight(self, turn: str, term: str) -> float:
+        return self.model.config.loss_weights[term]
+
+    def loss(self, turn: str, batch: Batch) -> Terms:
+        if turn == GENERATOR:
+            reconstruction, terms = self._autoencode(batch, collect=True, adversarial=self._is_adversarial)
+            # The discriminators that share this batch judge what was made for it.
+            batch["reconstruction"] = reconstruction.detach()
+            return terms
+        if "reconstruction" not in batch:
+            with torch.no_grad():
+                batch["reconstruction"] = self._autoencode(batch, collect=False, adversarial=False)[0]
+        discriminator = self.model.discriminators[turn.removeprefix(DISCRIMINATOR)]
+        every = self.plan.apply_grad_penalty_every
+        penalty = every > 0 and self.step % every == 0
+        return discriminator_terms(discriminator, _target(batch), batch["reconstruction"], penalty=penalty)
+
+    def _autoencode(self, batch: Batch, *, collect: bool, adversarial: bool) -> tuple[Tensor, Terms]:
+        denoising = True if "target" in batch else None
+        reconstruction, quantized = self.model.autoencode(batch["audio"], collect=collect, is_denoising=denoising)
+        terms = generator_terms(
+            self.model,
+            _target(batch),
+            reconstruction,
+            quantized.commitment,
+            lengths=batch["lengths"],
+            adversarial=adversarial,
+        )
+        return reconstruction, terms
+
+    @property
+    def _is_adversarial(self) -> bool:
+        return self.step >= self.plan.discr_start_step
+
+    def validate(self, batch: Batch) -> Terms:
+        return self._autoencode(batch, collect=False, adversarial=False)[1]
+
+    def sample(self, batch: Batch) -> list[Sample]:
+        rate = self.model.config.target_sample_hz
+        made = self.model(batch["audio"], return_recons_only=True)
+        lengths = batch["lengths"].tolist()
+        return [
+            {ORIGINAL: Audio(wave[:, :length], rate), "reconstruction": Audio(again[:, :length], rate)}
+            for wave, again, length in zip(batch["audio"], made, lengths, strict=True)
+        ]
+
+    def first_step(self, batches: list[Batch]) -> None:
+        latents = [self.model.latents(batch["audio"]) for batch in batches]
+        self.model.quantizer.initialize(torch.cat([x.reshape(-1, x.shape[-1]) for x in latents]))
+
+    def after_turn(self, turn: str, applied: bool) -> Figures:
+        if turn != GENERATOR:
+            return {}
+        quantizer = self.model.quantizer
+        if not applied:
+            quantizer.discard()
+            return {}
+        quantizer.commit(reduce=self.ranks.sum_, gather=self.ranks.gather)
+        perplexity, usage = quantizer.perplexity(), quantizer.usage()
+        for level, used in enumerate(usage.tolist()):
+            if used < self.plan.dead_codebook_usage and level not in self._alarmed:
+                self._alarmed.add(level)
+                self.print(f"Codebook {level} is dying: {100 * used:.1f} % of its codes are in use at step {self.step}")
+        return {"perplexity_mean": float(perplexity.mean()), "perplexity_min": float(perplexity.min())}
+
+    # Names that scripts of older libraries call.
+
+    @property
+    def ema_tokenizer(self) -> SoundStream:
+        """A copy of the codec with the averaged weights."""
+        codec = SoundStream(self.model.config, discriminators=False).to(self.device).eval()
+        weights = self.model.exported()
+        if self.ema is not None:
+            weights |= self.ema.state_dict()
+        codec.load_state_dict(weights)
+        return codec
+
+    def tokenize(self, audio: Tensor) -> Tensor:
+        """Codes [batch, frames, quantizers] by the averaged weights."""
+        return self.ema_tokenizer.tokenize(audio)
+
+    def set_model_as_ema_model_(self) -> None:
+        """Give the codec the averaged weights."""
+        if self.ema is not None:
+            self.model.load_state_dict(self.ema.state_dict(), strict=False)
+
+
+_TRAINER_KEYWORDS = {"dataset", "val_dataset", "train_dataloader", "val_dataloader", "accelerator", "resume", "overwrite"}
+
+
+def _target(batch: Batch) -> Tensor:
+    clean: Tensor = batch.get("target", batch["audio"])
+    return clean
+
+
+def _recipe(codec: SoundStream, plan: SoundStreamPlan, source: AudioSource | None) -> dict[str, Any]:
+    recipe = {"system": "soundstream", "model": codec.config.model_dump(mode="json", exclude_defaults=True)}
+    if source is not None:
+        recipe["data"] = source.model_dump(mode="json", exclude_defaults=True)
+    return {**recipe, "plan": plan.recorded()}
