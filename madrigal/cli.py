@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
 
 from madrigal.engine.machine import keep_memory
@@ -22,6 +21,9 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
+
+# Wherever this version of typer keeps its click: the common ancestor of wrong options and missing arguments.
+Complaint: Any = typer.BadParameter.__mro__[2]
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
@@ -164,15 +166,16 @@ def evaluate(
     Example: `madrigal evaluate runs/codec --data prepared/test --kbps 3,6`
     """
     from madrigal.evaluation import evaluate_run
+    from madrigal.judge.table import show
 
     with _bar("Judging") as update:
         report, folder = evaluate_run(
             run, data=data, out=out, rates=_rates(kbps), limit=limit, opus=opus, recogniser=recogniser, progress=update
         )
     if as_json:
-        _print_json(report.to_dict())
+        typer.echo(report.to_json())
         return
-    report.print()
+    show(report)
     typer.echo(f"Report: {folder / 'report.html'}")
 
 
@@ -235,16 +238,17 @@ def main(arguments: list[str] | None = None) -> None:
     keep_memory()
     try:
         app(args=arguments, prog_name="madrigal", standalone_mode=False)
-    except (UserError, click.ClickException, OSError) as error:
-        if debug and not isinstance(error, click.ClickException):
+    except Complaint as error:
+        sys.exit(_tell(f"{error.format_message()} See madrigal --help."))
+    except (UserError, OSError) as error:
+        if debug:
             raise
-        sys.exit(_tell(error))
-    except (click.Abort, KeyboardInterrupt):
+        sys.exit(_tell(str(error)))
+    except (typer.Abort, KeyboardInterrupt):
         sys.exit(130)
 
 
-def _tell(error: Exception) -> int:
-    sentence = error.format_message() if isinstance(error, click.ClickException) else str(error)
+def _tell(sentence: str) -> int:
     typer.echo(f"madrigal: {' '.join(sentence.split())}", err=True)
     return 2
 

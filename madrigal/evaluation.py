@@ -14,11 +14,16 @@ from madrigal.engine.machine import prepare_process
 from madrigal.engine.recipe import read_recipe
 from madrigal.errors import UserError
 from madrigal.judge.codec import Utterance, evaluate_codec
+from madrigal.judge.codec_page import write_report
+from madrigal.judge.curves import read_curves, select
 from madrigal.judge.recognition import Recogniser, find_recogniser
 from madrigal.judge.report import Report
 from madrigal.soundstream.codec import SoundStream
 
 Wave = Any
+
+CURVES = ("generator/mel", "valid/mel", "valid/ema/mel")
+"""What of a codec's metrics is drawn in its report."""
 
 
 def codec_round_trip(codec: SoundStream) -> Callable[[Wave, int, float], tuple[Wave, Wave]]:
@@ -70,7 +75,8 @@ def evaluate_run(
         title=f"{Path(run).name} on {len(utterances)} recordings",
         progress=progress,
     )
-    report.write_all(folder)
+    curves = select(read_curves(run), CURVES) if (Path(run) / "metrics.jsonl").exists() else []
+    write_report(report, folder, curves)
     return report, folder
 
 

@@ -150,7 +150,8 @@ def write(path: str | Path, wave: Tensor, sample_rate: int, subtype: str | None 
         raise UserError(f"{path} was not written: the wave holds samples that are not finite numbers.")
     container, default = _CONTAINERS.get(path.suffix.lower(), (None, None))
     try:
-        soundfile.write(path, data.reshape(-1, data.shape[-1]).T.numpy(), sample_rate, subtype=subtype or default, format=container)
+        frames = data.reshape(-1, data.shape[-1]).T.numpy()
+        soundfile.write(path, frames, sample_rate, subtype=subtype or default, format=container)
     except _ERRORS as error:
         raise UserError(f"{path} could not be written: {words(error)}.") from error
 

@@ -122,9 +122,7 @@ class SoundDataset(FileDataset):
         return "" if value is None else str(value)
 
 
-def _recordings(
-    folder: str | Path | Manifest, exts: Sequence[str] | None
-) -> tuple[list[Path], Sequence[Entry | None]]:
+def _recordings(folder: str | Path | Manifest, exts: Sequence[str] | None) -> tuple[list[Path], Sequence[Entry | None]]:
     """The files, and what the manifest says about each (None without a manifest)."""
     if isinstance(folder, Manifest):
         manifest = folder

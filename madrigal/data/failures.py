@@ -52,16 +52,19 @@ class FileDataset(Dataset[dict[str, Any]]):
         index = range(len(self))[index]
         return self.draw(index, np.random.default_rng(index))
 
-    def draw(self, index: int, rng: np.random.Generator) -> dict[str, Any]:
-        """Item `index`, or another in its place if the file is damaged, as a function of `rng` alone."""
+    def draw(
+        self, index: int, rng: np.random.Generator, among: Sequence[int] | np.ndarray | None = None
+    ) -> dict[str, Any]:
+        """Item `index`, or if it is damaged another in its place (of `among`, where given), by `rng` alone."""
         index = range(len(self))[index]
+        pool = range(len(self)) if among is None else among
         for _ in range(_MAX_IN_A_ROW):
             try:
                 return self.load(index, rng)
             except DecodeError as error:
                 self._note(self.files[index], error.reason)
                 last = error
-            index = int(rng.integers(len(self)))
+            index = int(pool[int(rng.integers(len(pool)))])
         raise UserError(f"{_MAX_IN_A_ROW} files in a row could not be decoded; the last: {last}")
 
     def _note(self, path: Path, reason: str) -> None:
@@ -72,6 +75,7 @@ class FileDataset(Dataset[dict[str, Any]]):
             return
         record = {"path": str(path), "reason": reason}
         try:
+            self.rejected_path.parent.mkdir(parents=True, exist_ok=True)
             with self.rejected_path.open("a+", encoding="utf-8") as file:
                 file.seek(0)
                 # Another worker or an earlier run may have met the file already.

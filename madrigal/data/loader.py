@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import signal
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ import torch
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset
 
 from madrigal.data.collate import collate as collate_items
+from madrigal.data.failures import FileDataset
 from madrigal.data.sampler import Draw
 from madrigal.errors import UserError
 
@@ -23,14 +23,22 @@ class Drawn(Dataset[Any]):
 
     A dataset with `draw(index, rng)` gets a generator seeded by the draw. A foreign one, which can only use
     the global generators of Python, numpy and torch, finds them seeded by the draw; they are put back after.
-    Subsets and concatenations are looked through, so the parts of a split keep their dataset's `draw`.
+    Subsets and concatenations are looked through, so that the parts of a split keep their dataset's `draw`, and a
+    damaged file is replaced by another of the same part: never by one of the validation items.
     """
 
     def __init__(self, dataset: Any) -> None:
-        self.dataset = dataset
+        self.datasets, self._which, self._where = _flatten(dataset)
+        self._parts = [self._where[self._which == number] for number in range(len(self.datasets))]
+
+    def __len__(self) -> int:
+        return len(self._where)
 
     def __getitem__(self, draw: Draw) -> Any:
-        dataset, index = _locate(self.dataset, draw.index)
+        which, index = int(self._which[draw.index]), int(self._where[draw.index])
+        dataset = self.datasets[which]
+        if isinstance(dataset, FileDataset):
+            return dataset.draw(index, np.random.default_rng(draw.seed), among=self._parts[which])
         if hasattr(dataset, "draw"):
             return dataset.draw(index, np.random.default_rng(draw.seed))
         with seeded(draw.seed):
@@ -80,10 +88,26 @@ def make_loader(
     )
 
 
+# Ctrl-C and SIGTERM reach the whole process group, but the trainer decides when its workers may go.
+_STOPPING = (signal.SIGINT, signal.SIGTERM)
+
+
 def _outlive_signals(worker: int) -> None:
-    """Ctrl-C and SIGTERM reach the whole process group; the trainer decides when its workers may go."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _STOPPING:
         signal.signal(number, signal.SIG_IGN)
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Hold signals back while workers start, or one might come before the worker ignores it."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 class _Mistake(NamedTuple):
@@ -109,20 +133,23 @@ class _Collate:
 
 class _Loader(DataLoader[Any]):
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
-        for batch in super().__iter__():
+        with _signals_held():
+            batches = super().__iter__()
+        for batch in batches:
             if isinstance(batch, _Mistake):
                 raise UserError(batch.sentence)
             yield batch
 
 
-def _locate(dataset: Any, index: int) -> tuple[Any, int]:
-    """The dataset at the bottom of subsets and concatenations, and the index in it."""
-    while True:
-        if type(dataset) is Subset:
-            dataset, index = dataset.dataset, dataset.indices[index]
-        elif type(dataset) is ConcatDataset:
-            place = bisect_right(dataset.cumulative_sizes, index)
-            index -= dataset.cumulative_sizes[place - 1] if place else 0
-            dataset = dataset.datasets[place]
-        else:
-            return dataset, index
+def _flatten(dataset: Any) -> tuple[list[Any], np.ndarray, np.ndarray]:
+    """The datasets below subsets and concatenations, and for each item which of them holds it, and where."""
+    if type(dataset) is Subset:
+        datasets, which, where = _flatten(dataset.dataset)
+        chosen = np.asarray(dataset.indices, dtype=np.int64)
+        return datasets, which[chosen], where[chosen]
+    if type(dataset) is ConcatDataset:
+        parts = [_flatten(part) for part in dataset.datasets]
+        firsts = np.cumsum([0, *(len(datasets) for datasets, _, _ in parts)])
+        which = np.concatenate([part[1] + first for part, first in zip(parts, firsts)])
+        return [d for part in parts for d in part[0]], which, np.concatenate([part[2] for part in parts])
+    return [dataset], np.zeros(len(dataset), np.int64), np.arange(len(dataset))

@@ -55,11 +55,14 @@ def write_checkpoint(
         for path in partial.iterdir():
             _sync(path)
         _sync(partial)
+        replaced = target.with_name(f".removed-{target.name}")
         if target.exists():
-            # Only a damaged one can be in the way: a whole one would have been resumed from.
-            shutil.rmtree(target)
+            # Renamed, not removed: there is only an instant in which neither has the name.
+            shutil.rmtree(replaced, ignore_errors=True)
+            target.rename(replaced)
         partial.rename(target)
         _sync(target.parent)
+        shutil.rmtree(replaced, ignore_errors=True)
     except (OSError, SafetensorError) as error:
         shutil.rmtree(partial, ignore_errors=True)
         raise UserError(
@@ -71,6 +74,8 @@ def write_checkpoint(
 
 def read_state(folder: Path) -> dict[str, Any]:
     """`state.json` of a checkpoint whose files all have the checksums that it names."""
+    if not folder.is_dir():
+        raise DamagedCheckpoint(f"There is no checkpoint folder {folder}; name one such as RUN/checkpoints/step-….")
     try:
         state = json.loads((folder / STATE).read_text())
         files = state["files"]
@@ -118,6 +123,15 @@ def newest_whole(folder: Path, say: Callable[[str], None] = lambda _: None) -> P
         else:
             return candidate
     return None
+
+
+def set_aside_after(folder: Path, newest: Path | None) -> None:
+    """Rename the damaged checkpoints after `newest`: they must not take the places of whole ones in `prune`."""
+    for damaged in checkpoints(folder):
+        if newest is not None and damaged.name > newest.name:
+            aside = damaged.with_name(f"damaged-{damaged.name}")
+            shutil.rmtree(aside, ignore_errors=True)
+            damaged.rename(aside)
 
 
 def prune(folder: Path, keep: int, best: str | None) -> None:

@@ -1,6 +1,6 @@
 """An average of the weights, kept on every rank."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 class ExponentialMovingAverage:
     """Averages parameters and copies buffers (counts and other bookkeeping) of one or more modules.
 
+    Parts of them that lie in `without` (frozen ones) have no average. A tensor with two names is averaged once.
     Until `update_after_step` it equals the online weights; after that, every `update_every`-th step moves it
     by `1 - beta` of the distance. `swapped()` puts the average in the place of the weights for as long as a
     block lasts, and gives the weights back bit by bit.
@@ -19,6 +20,7 @@ class ExponentialMovingAverage:
         self,
         modules: dict[str, nn.Module],
         *,
+        without: Sequence[nn.Module] = (),
         beta: float = 0.995,
         update_after_step: int = 500,
         update_every: int = 10,
@@ -26,8 +28,9 @@ class ExponentialMovingAverage:
         self.beta = beta
         self.update_after_step = update_after_step
         self.update_every = update_every
-        self._parameters = _named(modules, "named_parameters")
-        self._buffers = _named(modules, "named_buffers")
+        self._parameters, aliases = _named(modules, "named_parameters", without)
+        self._buffers, more = _named(modules, "named_buffers", without)
+        self._aliases = aliases | more
         self._average = {name: p.detach().clone() for name, p in self._parameters.items()}
         self._copies = {name: b.detach().clone() for name, b in self._buffers.items()}
 
@@ -56,10 +59,11 @@ class ExponentialMovingAverage:
 
     def state_dict(self) -> dict[str, Tensor]:
         """The average by name, as the modules' own state dict would name it."""
-        return {**self._average, **self._copies}
+        own = {**self._average, **self._copies}
+        return own | {alias: own[name].clone() for alias, name in self._aliases.items()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        for name, tensor in self.state_dict().items():
+        for name, tensor in {**self._average, **self._copies}.items():
             tensor.copy_(state[name])
 
     def _swap(self) -> None:
@@ -69,14 +73,23 @@ class ExponentialMovingAverage:
                 tensor.data, held[name] = held[name], tensor.data
 
 
-def _named(modules: dict[str, nn.Module], kind: str) -> dict[str, Tensor]:
-    """Each tensor once and by its first name; buffers that are not saved do not belong to the weights."""
+def _named(
+    modules: dict[str, nn.Module], kind: str, without: Sequence[nn.Module]
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Each tensor by its first name, and further names of it; buffers that are not saved are no weights."""
     found: dict[str, Tensor] = {}
-    seen: set[int] = set()
+    aliases: dict[str, str] = {}
+    first_names: dict[int, str] = {}
+    left_out = {id(t) for part in without for t in part.state_dict(keep_vars=True).values()}
     for prefix, module in modules.items():
         saved = set(module.state_dict(keep_vars=True))
-        for name, tensor in getattr(module, kind)():
-            if name in saved and id(tensor) not in seen:
-                seen.add(id(tensor))
-                found[f"{prefix}.{name}" if prefix else name] = tensor
-    return found
+        for name, tensor in getattr(module, kind)(remove_duplicate=False):
+            if name not in saved or id(tensor) in left_out:
+                continue
+            full = f"{prefix}.{name}" if prefix else name
+            first = first_names.setdefault(id(tensor), full)
+            if first == full:
+                found[full] = tensor
+            else:
+                aliases[full] = first
+    return found, aliases

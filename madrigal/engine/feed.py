@@ -5,6 +5,7 @@ the order is a function of (seed, step); over a loader of the user's own, batche
 of the steps before a resume are passed over.
 """
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
@@ -17,6 +18,7 @@ from madrigal.data.sampler import EvaluationSampler, StepSampler
 from madrigal.data.split import split
 from madrigal.engine.distribution import Ranks
 from madrigal.engine.plan import Plan
+from madrigal.engine.randomness import kept_randomness, seed_everything, seed_for
 from madrigal.errors import UserError
 
 Batch = dict[str, Any]
@@ -81,10 +83,14 @@ class DatasetFeed:
 
 
 class LoaderFeed:
-    """A loader that the user brings; it is gone through again and again."""
+    """A loader that the user brings; it is gone through again and again.
 
-    def __init__(self, loader: Iterable[Any], plan: Plan, ranks: Ranks) -> None:
-        self._loader, self._plan, self._ranks = loader, plan, ranks
+    While it draws a batch the global generators are seeded by the batch's number, so what it shuffles by them
+    is shuffled the same way after a resume.
+    """
+
+    def __init__(self, loader: Iterable[Any], plan: Plan, ranks: Ranks, *, stream: int = 0) -> None:
+        self._loader, self._plan, self._ranks, self._stream = loader, plan, ranks, stream
         self._iterator = self._endless()
         self._next = 0
 
@@ -105,13 +111,17 @@ class LoaderFeed:
         return batches
 
     def _endless(self) -> Iterator[Any]:
-        while True:
-            empty = True
-            for batch in self._loader:
-                empty = False
-                yield batch
-            if empty:
+        iterator: Iterator[Any] = iter(())
+        for number in itertools.count():
+            with kept_randomness():
+                seed_everything(self._plan.seed, self._stream, number, self._ranks.rank)
+                batch = next(iterator, None)
+                if batch is None:
+                    iterator = iter(self._loader)
+                    batch = next(iterator, None)
+            if batch is None:
                 raise UserError("The given train_dataloader yields no batch: its dataset may be smaller than a batch.")
+            yield batch
 
 
 def as_batch(batch: Any) -> Batch:
@@ -164,12 +174,12 @@ class TrainingData:
     def feed(self, stream: str) -> Feed:
         """The feed of one stream; each stream goes through the data in an order of its own."""
         if stream not in self._feeds:
-            options: Any = {"plan": self._plan, "ranks": self._ranks}
+            # By name: which feed is asked for first depends on the step that a run is resumed at.
+            options: Any = {"plan": self._plan, "ranks": self._ranks, "stream": seed_for(stream)}
             if self.train_is_loader:
                 self._feeds[stream] = LoaderFeed(self.train, **options)
             else:
-                number = len(self._feeds)
-                self._feeds[stream] = DatasetFeed(self.train, **options, stream=number, collate=self._collate)
+                self._feeds[stream] = DatasetFeed(self.train, **options, collate=self._collate)
         return self._feeds[stream]
 
     def num_train_steps(self) -> int:

@@ -48,13 +48,14 @@ def matmul_rate(device: str, bits: int) -> float:
     import torch
 
     dtype = torch.bfloat16 if bits == 16 else torch.float32
-    size = 1024 if device == "cpu" else 8192
+    kind = torch.device(device).type  # the device of a rank is "cpu:1"
+    size = 1024 if kind == "cpu" else 8192
     left = torch.ones(size, size, dtype=dtype, device=device)
     rates = []
     for _ in range(6):
         start = time.perf_counter()
         torch.mm(left, left)
-        if device.startswith("cuda"):
+        if kind == "cuda":
             torch.cuda.synchronize()
         rates.append(2 * size**3 / (time.perf_counter() - start))
     return max(rates)

@@ -60,7 +60,8 @@ class Pretrained:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "config.json").write_text(self.config.model_dump_json(indent=2) + "\n")
         save_file(
-            {name: t.detach().cpu().contiguous() for name, t in self._exported().items()},
+            # Copies: the format has no place for one tensor under two names.
+            {name: t.detach().cpu().clone().contiguous() for name, t in self._exported().items()},
             folder / "model.safetensors",
         )
         return folder

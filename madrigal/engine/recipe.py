@@ -1,6 +1,7 @@
 """Recipes: YAML files that name a system, its model, its data and the plan, checked before anything runs."""
 
 import difflib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,7 +31,7 @@ def read_recipe(name: str | Path, overrides: list[str] | None = None) -> dict[st
         raise UserError(f"There is no recipe {str(name)!r}; {hint}")
     try:
         recipe = yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, OSError, UnicodeDecodeError) as error:
         raise UserError(f"The recipe {path} is not valid YAML: {' '.join(str(error).split())}") from error
     if not isinstance(recipe, dict) or "system" not in recipe:
         raise UserError(f"The recipe {path} should be a mapping with the key 'system'.")
@@ -46,7 +47,9 @@ def _override(recipe: dict[str, Any], text: str) -> None:
     *parents, last = key.split(".")
     place = recipe
     for parent in parents:
-        place = place.setdefault(parent, {})
+        if place.get(parent) is None:  # an empty section counts as none
+            place[parent] = {}
+        place = place[parent]
         if not isinstance(place, dict):
             raise UserError(f"The override {key}: {parent} is a value in this recipe and has nothing below it.")
     parsed, there = _parsed(value), place.get(last)
@@ -55,7 +58,10 @@ def _override(recipe: dict[str, Any], text: str) -> None:
 
 
 def _parsed(text: str) -> Any:
-    value = yaml.safe_load(text) if text else None
+    try:
+        value = yaml.safe_load(text) if text else None
+    except yaml.YAMLError:
+        return text  # a path may begin with what YAML reserves
     if isinstance(value, str):
         try:
             return float(value)  # YAML 1.1 takes 1e-4 for a word
@@ -79,10 +85,25 @@ def explain(error: ValidationError, kind: type[BaseModel], where: str) -> str:
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"] if not str(part).startswith(("function", "literal")))
     if first["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(str(first["loc"][-1]), list(kind.model_fields), n=1)
-        hint = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(sorted(kind.model_fields))}."
+        *parents, last = first["loc"]
+        fields = _fields_below(kind, parents)
+        near = difflib.get_close_matches(str(last), fields, n=1)
+        nearest = ".".join(map(str, [*parents, *near]))
+        hint = f"did you mean {nearest}?" if near else f"the keys are {', '.join(fields)}."
         return f"{where} has no key {key!r}; {hint}"
+    if first["type"] == "missing":
+        return f"{where} has no {key}, and needs one."
     message = first["msg"].removeprefix("Value error, ")
     if not key:
         return f"{where}: {message}."
     return f"{where}: {key} is {first['input']!r}; {message[0].lower()}{message[1:]}."
+
+
+def _fields_below(kind: type[BaseModel], parents: Sequence[int | str]) -> list[str]:
+    """The keys of the config that lies at `parents` in `kind`."""
+    for parent in parents:
+        field = kind.model_fields.get(str(parent))
+        if field is None or not (isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)):
+            break
+        kind = field.annotation
+    return sorted(kind.model_fields)

@@ -12,12 +12,13 @@ import json
 import os
 import shutil
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from madrigal.engine.checkpoint import checkpoint_name, checkpoints, read_state
+from madrigal.engine.checkpoint import checkpoint_name, checkpoints, newest_whole, read_state
 from madrigal.errors import UserError
 
 
@@ -44,10 +45,11 @@ class RunFolder:
                 shutil.rmtree(part, ignore_errors=True)
             for file in (self.metrics, self.recipe):
                 file.unlink(missing_ok=True)
-        elif self.has_checkpoint and not resume:
-            newest = checkpoints(self.checkpoints)[-1].name
+        elif not resume and (self.has_checkpoint or self.metrics.exists()):
+            found = checkpoints(self.checkpoints)
+            where = f"at {found[-1].name}" if found else "without a checkpoint"
             raise UserError(
-                f"{self.path} already holds a run at {newest}: add --resume (resume=True) to go on, "
+                f"{self.path} already holds a run {where}: add --resume (resume=True) to go on, "
                 "--overwrite (overwrite=True) to start over, or name another run."
             )
         try:
@@ -60,7 +62,7 @@ class RunFolder:
             ) from error
 
     def write_recipe(self, recipe: dict[str, Any], environment: dict[str, Any]) -> None:
-        self.recipe.write_text(yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True))
+        _replace(self.recipe, yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True))
         (self.path / "environment.json").write_text(json.dumps(environment, indent=2) + "\n")
 
     def log(self, step: int, values: dict[str, float]) -> None:
@@ -68,6 +70,14 @@ class RunFolder:
         line = {"step": step, "time": round(time.time(), 3), **values}
         with self.metrics.open("a") as file:
             file.write(json.dumps(line) + "\n")
+
+    def last_figures(self) -> dict[str, Any]:
+        """The last whole line of `metrics.jsonl`; a killed process may have left half a line after it."""
+        lines = self.metrics.read_text().splitlines() if self.metrics.exists() else []
+        for line in reversed(lines):
+            with suppress(ValueError):
+                return dict(json.loads(line))
+        return {"step": 0}
 
     def forget_after(self, step: int) -> None:
         """Drop the lines of steps that a resumed run is about to take again."""
@@ -80,9 +90,7 @@ class RunFolder:
                     kept.append(line + "\n")
             except (ValueError, KeyError):
                 continue  # the last line of a killed process may be cut short
-        partial = self.metrics.with_suffix(".partial")
-        partial.write_text("".join(kept))
-        partial.replace(self.metrics)
+        _replace(self.metrics, "".join(kept))
 
     def checkpoint(self, which: str = "best") -> Path:
         """The folder of the `best` or the `newest` whole checkpoint, or of a step number."""
@@ -96,11 +104,20 @@ class RunFolder:
                     f"{self.path} has no checkpoint of step {which}; it has {', '.join(p.name for p in found)}."
                 )
             return wanted
-        if which == "best":
-            best = read_state(found[-1]).get("best")
-            if best and (self.checkpoints / checkpoint_name(best["step"])).exists():
-                return self.checkpoints / checkpoint_name(best["step"])
-        return found[-1]
+        newest = newest_whole(self.checkpoints)
+        if newest is None:
+            raise UserError(f"No checkpoint in {self.checkpoints} is whole; train again, or name another run.")
+        best = read_state(newest).get("best") if which == "best" else None
+        if best and (self.checkpoints / checkpoint_name(best["step"])).exists():
+            return self.checkpoints / checkpoint_name(best["step"])
+        return newest
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write `text` so that a kill leaves either the old file or the new one."""
+    partial = path.with_name(f".partial-{path.name}")
+    partial.write_text(text)
+    partial.replace(path)
 
 
 def summaries(folder: Path) -> list[dict[str, Any]]:
@@ -111,8 +128,7 @@ def summaries(folder: Path) -> list[dict[str, Any]]:
     for path in sorted(p.parent for p in folder.glob("*/recipe.yaml")):
         run = RunFolder(path)
         recipe = yaml.safe_load(run.recipe.read_text())
-        lines = run.metrics.read_text().splitlines()[-1:] if run.metrics.exists() else []
-        last = json.loads(lines[0]) if lines else {"step": 0}
+        last = run.last_figures()
         figures = {k: v for k, v in last.items() if k.startswith("valid/") or k.endswith("loss")}
         found.append(
             {

@@ -36,12 +36,19 @@ def load_trainer(trainer: "Trainer", folder: Path, *, restore_optimizer: bool) -
     _load_weights(trainer, weights if restore_optimizer else weights | averages, folder)
     if trainer.ema is not None:
         trainer.ema.load_state_dict(weights | averages)
+    trainer.is_fresh = False
     if not restore_optimizer:
         return
     moments = ckpt.read_tensors(folder, "optimizer")
     for turn in trainer.turn_states:
         if turn.name not in state["turns"]:
             raise UserError(f"The checkpoint {folder} knows no turn {turn.name!r}; load it without its optimizer.")
+        found = state["turns"][turn.name].get("moments", turn.moments)
+        if found != turn.moments:
+            raise UserError(
+                f"The checkpoint {folder} was trained with {found}, not with {turn.moments}: "
+                "set plan.optimizer as it was, or load it without its optimizer."
+            )
         start = f"{turn.name}/"
         own = {name.removeprefix(start): t for name, t in moments.items() if name.startswith(start)}
         turn.load_state(own, state["turns"][turn.name])

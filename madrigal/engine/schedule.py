@@ -34,7 +34,8 @@ def learning_rate(
     `final` is the rate of the last step for `linear` and `cosine`; a custom curve gives factors of `peak`.
     """
     if step < warmup_steps:
-        top = _after_warmup(warmup_steps, peak, total_steps, warmup_steps, final, schedule)
+        # A run may end within its warm-up: the ramp still leads to the peak.
+        top = peak * schedule(warmup_steps) if callable(schedule) else peak
         return initial + (top - initial) * (step + 1) / (warmup_steps + 1)
     return _after_warmup(step, peak, total_steps, warmup_steps, final, schedule)
 
@@ -55,9 +56,8 @@ def _after_warmup(
         raise UserError(f"The {schedule} schedule needs an end: set num_train_steps or num_train_epochs.")
     last = total_steps - 1
     progress = min(1.0, (step - warmup_steps) / (last - warmup_steps)) if last > warmup_steps else 1.0
-    if schedule == "linear":
-        return peak + (final - peak) * progress
-    return final + (peak - final) * 0.5 * (1.0 + math.cos(math.pi * progress))
+    left = 1.0 - progress if schedule == "linear" else 0.5 * (1.0 + math.cos(math.pi * progress))
+    return peak * left + final * (1.0 - left)  # exact at both ends, which a sum onto one of them is not
 
 
 def curve_of(scheduler: type, kwargs: dict[str, Any]) -> Curve:

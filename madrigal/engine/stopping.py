@@ -2,7 +2,7 @@
 
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -17,7 +17,8 @@ def stopping_cleanly(say: Callable[[str], None]) -> Iterator[Callable[[], bool]]
         if asked:
             raise KeyboardInterrupt
         asked = True
-        say("Stopping after this step (once more to stop at once)")
+        with suppress(RuntimeError):  # the signal may have come while the main thread wrote to the same stream
+            say("Stopping after this step (once more to stop at once)")
 
     before: dict[signal.Signals, Any] = {}
     try:

@@ -34,6 +34,10 @@ def make_accelerator(plan: Plan, folder: str | Path, options: dict[str, Any]) ->
         accelerator = Accelerator(kwargs_handlers=handlers, **options)
     except (ImportError, ValueError) as error:
         raise UserError(f"Accelerate could not start ({error}); check log_with and accelerate_kwargs.") from error
+    missing = set(plan.log_with) - {str(tracker) for tracker in accelerator.log_with} - {"all"}
+    if missing:
+        # Accelerate would go on without them and say nothing.
+        raise UserError(f"log_with names {', '.join(sorted(missing))}, not installed here: pip install it, or drop it.")
     if accelerator.distributed_type in (DistributedType.FSDP, DistributedType.DEEPSPEED):
         raise UserError(
             f"Madrigal trains with one whole model per process, not with {accelerator.distributed_type.value}: "
@@ -43,15 +47,15 @@ def make_accelerator(plan: Plan, folder: str | Path, options: dict[str, Any]) ->
 
 
 class Tracking:
-    """Starts the named trackers once, feeds them, and closes them."""
+    """Starts the Accelerator's trackers once, feeds them, and closes them."""
 
-    def __init__(self, accelerator: Accelerator, project: str, names: tuple[str, ...]) -> None:
-        self._accelerator, self._project, self._names = accelerator, project, names
+    def __init__(self, accelerator: Accelerator, project: str) -> None:
+        self._accelerator, self._project = accelerator, project
         self._started = False
 
     def start(self, config: dict[str, Any], project: str | None = None, **init: Any) -> None:
         """`init` holds keyword arguments for a tracker under its name, as Accelerate takes them."""
-        if self._names and not self._started:
+        if self._accelerator.log_with and not self._started:
             self._started = True
             flat = {
                 key: value if isinstance(value, (int, float, str, bool)) else str(value)
@@ -65,7 +69,9 @@ class Tracking:
 
     def finish(self) -> None:
         if self._started:
-            self._accelerator.end_training()
+            # Not `end_training`: it would also part the processes, and a script may train another model next.
+            for tracker in self._accelerator.trackers:
+                tracker.finish()
             self._started = False
 
 

@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
-from torch.utils.flop_counter import FlopCounterMode
 
 from madrigal.data.collate import collate
 from madrigal.engine import checkpoint as ckpt
@@ -22,6 +21,7 @@ from madrigal.engine.artifacts import Sample, write_samples
 from madrigal.engine.distribution import Ranks
 from madrigal.engine.ema import ExponentialMovingAverage
 from madrigal.engine.feed import Batch, TrainingData
+from madrigal.engine.flops import CountFlops
 from madrigal.engine.machine import environment, matmul_rate, prepare_process
 from madrigal.engine.memory import recompute_in_backward
 from madrigal.engine.plan import Plan
@@ -94,6 +94,7 @@ class Trainer:
         self.num_train_steps = self.data.num_train_steps()
         self.step = 0
         self.best: dict[str, Any] | None = None
+        self.is_fresh = True
         for part in self.frozen():
             part.requires_grad_(False)
         self.turn_states = [TurnState(t, plan, self.num_train_steps, self.device.type) for t in self.turns()]
@@ -101,7 +102,7 @@ class Trainer:
         self._prepare_blocks()
         self.recipe = recipe or {"system": self.system, "plan": plan.recorded()}
         self.progress = Progress(self.num_train_steps, self.unit)
-        self.tracking = Tracking(self.accelerator, self.system, plan.log_with)
+        self.tracking = Tracking(self.accelerator, self.system)
         if resume:
             self._resume()
 
@@ -163,7 +164,7 @@ class Trainer:
 
     def train_step(self) -> Figures:
         """Take one step on every rank; returns its figures by name."""
-        if self.step == 0:
+        if self.step == 0 and self.is_fresh:
             self._look_at_first_data()
         self.model.train()
         for part in self.frozen():
@@ -189,6 +190,7 @@ class Trainer:
     def _take(self, turn: TurnState, batches: list[Batch]) -> Figures:
         """Gradients of all micro-batches, then at most one optimizer step."""
         sums: dict[str, Tensor] = {}
+        turn.optimizer.zero_grad(set_to_none=True)  # a step that an error cut short may have left some
         with only_this_turn(turn, self.turn_states), self._counting_flops(turn):
             for micro, batch in enumerate(batches):
                 # The micro-batch's number over all ranks: two ranks draw what one rank draws in two rounds.
@@ -221,21 +223,25 @@ class Trainer:
         if self.is_main:
             self.run.write_recipe(self.recipe, environment())
         self.tracking.start(self.recipe)
-        with stopping_cleanly(self.print) as asked_to_stop:
-            self.progress.restart_clock()
-            while self.step < self.num_train_steps:
-                self._log(self.train_step(), log_fn)
-                last, stopping = self.step == self.num_train_steps, self.ranks.any(asked_to_stop())
-                if self.step % self.plan.save_results_every == 0 or last:
-                    self._validate_and_sample(log_fn)
-                if self.step % self.plan.save_model_every == 0 or last or stopping:
-                    self._save_in_run()
-                if stopping and not last:
-                    self.print(f"Stopped at step {self.step}; go on with --resume --run {self.run.path}")
-                    break
-        self.progress.close()
-        self.tracking.finish()
+        try:
+            with stopping_cleanly(self.print) as asked_to_stop:
+                self._train(log_fn, asked_to_stop)
+        finally:
+            self.progress.close()
+            self.tracking.finish()
         return self
+
+    def _train(self, log_fn: LogFn | None, asked_to_stop: Callable[[], bool]) -> None:
+        self.progress.restart_clock()
+        while self.step < self.num_train_steps:
+            self._log(self.train_step(), log_fn)
+            last, stopping = self.step == self.num_train_steps, self.ranks.any(asked_to_stop())
+            is_best = (self.step % self.plan.save_results_every == 0 or last) and self._validate_and_sample(log_fn)
+            if self.step % self.plan.save_model_every == 0 or last or stopping or is_best:
+                self._save_in_run()
+            if stopping and not last:
+                self.print(f"Stopped at step {self.step}; go on with --resume --run {self.run.path}")
+                break
 
     def validation(self) -> Figures:
         """Figures over the whole validation set: online as `valid/…`, averaged as `valid/ema/…`."""
@@ -323,16 +329,18 @@ class Trainer:
                 stream = "all turns" if self.turns_share_batch else self.turn_states[0].name
                 self.first_step(self.data.feed(stream).global_micro_batches(0))
         self.ranks.broadcast_([t.data for t in self.model.state_dict(keep_vars=True).values()])
+        if self.ema is not None:
+            self.ema.update(0)  # the average starts from what was set just now
 
-    def _validate_and_sample(self, log_fn: LogFn | None) -> None:
+    def _validate_and_sample(self, log_fn: LogFn | None) -> bool:
+        """True when the weights are the best so far."""
         figures = self.validation()
         if figures:
             self._publish(figures, log_fn)
             self.print(f"step {self.step}  " + "  ".join(f"{k} {v:.4g}" for k, v in figures.items()))
         self.write_samples()
-        if figures and self._is_best(figures):
-            self._save_in_run()
         self.progress.restart_clock()
+        return bool(figures) and self._is_best(figures)
 
     def _save_in_run(self) -> None:
         self.save(self.run.checkpoints / ckpt.checkpoint_name(self.step))
@@ -352,7 +360,9 @@ class Trainer:
         else:
             self.load(newest)
             self.print(f"Resumed {self.run.path} at step {self.step}")
+        self.ranks.wait()
         if self.is_main:
+            ckpt.set_aside_after(self.run.checkpoints, newest)
             self.run.forget_after(self.step)
 
     def _log(self, figures: Figures, log_fn: LogFn | None) -> None:
@@ -378,6 +388,8 @@ class Trainer:
             return False
         if metric not in figures:
             raise UserError(f"best_metric is {metric!r}, but validation gives {', '.join(sorted(figures))}.")
+        if not _is_finite(figures[metric]):
+            return False
         sign = -1.0 if self.plan.best_is_highest else 1.0
         if self.best is not None and sign * figures[metric] >= sign * self.best["value"]:
             return False
@@ -415,15 +427,16 @@ class Trainer:
         if turn.flops or self.plan.compile:
             yield
             return
-        with FlopCounterMode(display=False) as counter:
+        with CountFlops() as counter:
             yield
-        turn.flops = counter.get_total_flops()
+        turn.flops = counter.total
 
     def _average_of_weights(self) -> ExponentialMovingAverage | None:
         if not self.plan.use_ema:
             return None
         return ExponentialMovingAverage(
             self.averaged(),
+            without=self.frozen(),
             beta=self.plan.ema_beta,
             update_after_step=self.plan.ema_update_after_step,
             update_every=self.plan.ema_update_every,

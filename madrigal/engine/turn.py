@@ -55,6 +55,8 @@ class TurnState:
             wd=plan.wd,
             betas=plan.betas,
         )
+        # AdamW differs from Adam in its decay alone and takes up the same moments.
+        self.moments = "lion" if plan.optimizer == "lion" else "adam"
         self.precision = Precision(plan.mixed_precision, device_type)
         self.skipped = self.skipped_in_a_row = 0
         self.flops = 0
@@ -108,6 +110,7 @@ class TurnState:
         return {
             "skipped": self.skipped,
             "skipped_in_a_row": self.skipped_in_a_row,
+            "moments": self.moments,
             "precision": self.precision.state_dict(),
         }
 

@@ -71,8 +71,9 @@ def line_chart(
     names = [one.name for one in lines]
     legend, legend_height = _legend(names)
     steps = [float(x) for one in lines for x in one.x]
-    across = _Scale(min(steps), max(steps), LEFT, WIDTH - RIGHT, False)
-    up = _Scale(min(values), max(values), HEIGHT - BOTTOM, legend_height + 16, logarithmic)
+    across = _Scale(_from_zero(min(steps), max(steps)), max(steps), LEFT, WIDTH - RIGHT, False)
+    floor = min(values) if logarithmic else _from_zero(min(values), max(values))
+    up = _Scale(floor, max(values), HEIGHT - BOTTOM, legend_height + 16, logarithmic)
     parts = [
         f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(", ".join(names))}">',
         *_axes(across, up, x_label, y_label),
@@ -81,6 +82,11 @@ def line_chart(
         "</svg>",
     ]
     return "".join(parts)
+
+
+def _from_zero(low: float, high: float) -> float:
+    """Start an axis at zero where its values come near it anyway."""
+    return 0.0 if 0 < low < high / 3 else low
 
 
 def _path(series: Series, across: _Scale, up: _Scale) -> str:
@@ -117,7 +123,7 @@ def _legend(names: Sequence[str]) -> tuple[list[str], int]:
     """Names with their colours in rows along the top, and the height that they take."""
     parts, x, y = [], float(LEFT), 14
     for index, name in enumerate(names):
-        width = 34 + 7.2 * len(name)  # no font to measure with: the widest that common fonts need
+        width = 40 + 6.6 * len(name)  # no font to measure with: the widest that common fonts need
         if x > LEFT and x + width > WIDTH - RIGHT:
             x, y = float(LEFT), y + 20
         parts.append(f'<path class="line c{index % COLOURS}" d="M{x:.0f} {y}h16"/>')

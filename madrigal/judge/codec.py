@@ -47,6 +47,12 @@ class _Plan:
     left_out: list[LeftOut] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def features(self) -> list[str]:
+        """What an optional package may stand behind."""
+        words = ["wer", "recogniser"] if self.recogniser is not None else []
+        return [*self.metrics, *(["opus"] if self.opus else []), *words]
+
     def leave_out(self, measure: str, feature: str) -> None:
         self.left_out.append(LeftOut(measure=measure, install=packages.PACKAGES[feature].install))
 
@@ -113,7 +119,7 @@ def evaluate_codec(
         scores=utterance_scores([item.name for item in utterances], ways, scores),
         left_out=plan.left_out,
         notes=plan.notes,
-        packages=packages.versions([*plan.metrics, "opus", "wer", "recogniser"]),
+        packages=packages.versions(plan.features),
         examples=kept,
     )
 

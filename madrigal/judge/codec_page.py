@@ -68,7 +68,7 @@ def picture_of(report: Report, example: Example) -> Image.Image:
 def add_codebooks(page: Page, report: Report) -> None:
     """Perplexity and usage of each quantizer, where the codec gave its codes."""
     rows: list[Sequence[Cell]] = [
-        [number, perplexity, share, used, Mark("") if healthy else Mark("dying", "bad")]
+        [number, perplexity, share, used, Mark("") if healthy else Mark("under half", "bad")]
         for number, perplexity, share, used, healthy in codebook_rows(report)
     ]
     if rows:

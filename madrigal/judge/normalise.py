@@ -46,7 +46,7 @@ def _expand(token: str) -> str:
     token = token.removeprefix("'")
     for ending, words in ENDINGS:
         if token.endswith(ending) and len(token) > len(ending):
-            return WORDS.get(token.removesuffix(ending), token.removesuffix(ending)) + words
+            return _expand(token.removesuffix(ending)) + words
     if token.endswith("'s") and token[:-2] in IS_AFTER:
         return f"{token[:-2]} is"
     token = token.replace("'", "")

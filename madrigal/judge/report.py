@@ -95,13 +95,13 @@ class Report(_Record):
         """Every measure that some system has, in the order in which they were taken."""
         return list(dict.fromkeys(name for system in self.systems for name in system.metrics))
 
-    def dying_codebooks(self) -> dict[str, list[int]]:
+    def weak_codebooks(self) -> dict[str, list[int]]:
         """Label of a system -> the quantizers (from 0) whose perplexity is under half of their size."""
-        dying = {
+        weak = {
             system.label: [index for index, codebook in enumerate(system.codebooks) if not codebook.healthy]
             for system in self.systems
         }
-        return {label: indices for label, indices in dying.items() if indices}
+        return {label: indices for label, indices in weak.items() if indices}
 
     def to_json(self) -> str:
         return json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=False, allow_nan=False)

@@ -35,8 +35,9 @@ th { text-align: left; font-weight: 600; font-size: 13px; color: var(--faint); b
 td { border-bottom: 1px solid var(--line); padding: 7px 12px 7px 0; vertical-align: top; line-height: 1.35; }
 td.number { white-space: nowrap; }
 td.text:first-child { font-weight: 550; white-space: nowrap; }
-td.sound { min-width: 260px; vertical-align: middle; }
-audio { width: 100%; min-width: 240px; max-width: 420px; height: 36px; display: block; }
+tr:has(audio) td { vertical-align: middle; }
+td.sound { width: 320px; }
+audio { width: 300px; height: 36px; display: block; }
 figure { margin: 0 0 22px; }
 figure img { width: 100%; height: auto; border-radius: 10px; display: block; }
 figcaption { color: var(--faint); margin: 6px 0; }

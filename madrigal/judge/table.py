@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
@@ -42,12 +43,12 @@ def quality_table(report: Report) -> Table:
 
     A codec's figure is green where it is better than Opus at the same rate beyond doubt, red where it is worse.
     """
-    table = Table(title=report.title, title_justify="left", pad_edge=False)
+    table = Table(title=report.title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("", no_wrap=True)
     table.add_column("kbps", justify="right")
     names = shown_metrics(report)
     for name in names:
-        table.add_column(SHOWN[name].title, justify="right")
+        table.add_column(SHOWN[name].title, justify="right", min_width=6)
     for system in report.systems:
         rate = "" if system.measured_kbps is None else f"{system.measured_kbps:.2f}"
         cells = [_terminal_cell(system, name) for name in names]
@@ -87,20 +88,18 @@ def codebook_rows(report: Report) -> list[tuple[str, str, str, str, bool]]:
 
 
 def codebook_table(report: Report) -> Table:
-    table = Table(title="Codebooks, the coarsest first", title_justify="left", pad_edge=False)
+    table = Table(title="Codebooks, the coarsest first", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     for header in ("quantizer", "perplexity", "of its size", "entries used", ""):
         table.add_column(header, justify="right" if header else "left")
     for *cells, healthy in codebook_rows(report):
-        table.add_row(*cells, "" if healthy else Text("dying", style="bold red"))
+        table.add_row(*cells, "" if healthy else Text("under half", style="bold red"))
     return table
 
 
 def remarks(report: Report) -> Sequence[str]:
     """What a reader must know beside the figures: the set, what was left out, how things were measured."""
     rates = " and ".join(f"{rate / 1000:g} kHz" for rate in report.sample_rates)
-    said = [
-        f"{report.utterances} utterances, {report.seconds:.0f} seconds, {rates}; ± is half of the 95 % interval."
-    ]
+    said = [f"{report.utterances} utterances, {report.seconds:.0f} seconds, {rates}; ± is half of the 95 % interval."]
     said += [f"{item.measure} was left out: run `{item.install}`." for item in report.left_out]
     return [*said, *report.notes]
 

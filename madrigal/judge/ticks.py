@@ -17,14 +17,14 @@ def linear_ticks(low: float, high: float, count: int = 5) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Powers of ten from low to high; with 2 and 5 times them where those alone would be under three."""
+    """Powers of ten from low to high, with 2 and 5 times them or finer steps where those would be under three."""
     exponents = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
-    for factors in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)):
+    for factors in ((1,), (1, 2, 5)):
         marks = [factor * 10.0**exponent for exponent in exponents for factor in factors]
         inside = [mark for mark in marks if low * 0.999 <= mark <= high * 1.001]
         if len(inside) >= 3:
-            break
-    return inside
+            return inside
+    return linear_ticks(low, high)
 
 
 def label(value: float) -> str:

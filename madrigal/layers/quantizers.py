@@ -7,7 +7,8 @@ coarse ones. A column that was not used holds -1, which is no code and decodes t
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from math import prod
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -42,6 +43,12 @@ class Frames(NamedTuple):
     sizes: list[int]
     valid: Tensor | None
 
+    def weights(self) -> Tensor:
+        """Ones [frames, 1], zero for padding."""
+        if self.valid is None:
+            return self.vectors.new_ones(self.vectors.shape[1], 1)
+        return self.valid[:, None].to(self.vectors.dtype)
+
 
 class Quantizer(nn.Module, ABC):
     """Residual quantizer of [batch, frames, dim].
@@ -50,6 +57,9 @@ class Quantizer(nn.Module, ABC):
     notes of a whole step in at once, and `discard` throws them away; so statistics move once a step and not with every
     micro-batch or turn.
     """
+
+    ema_decay = 0.95
+    """Part of the usage that a step keeps of the steps before it."""
 
     def __init__(
         self,
@@ -120,14 +130,20 @@ class Quantizer(nn.Module, ABC):
     def decode(self, codes: Tensor) -> Tensor:
         """Codes [batch, frames, the first k * groups columns] -> embedding [batch, frames, dim]."""
 
-    def initialize(self, x: Tensor) -> None:
-        """Start the codebooks from latents [n, dim]; a quantizer without codebooks has nothing to start."""
+    @property
+    def initialized(self) -> bool:
+        """False while `initialize` should still be called."""
+        return True
 
+    def initialize(self, x: Tensor) -> None:
+        """Start the codebooks from latents [n, dim]; without codebooks there is nothing to start."""
+
+    @torch.no_grad()
     def commit(self, reduce: Reduce | None = None, gather: Gather | None = None) -> None:
         """Take in what was collected since the last commit, on all ranks."""
         if reduce is not None:
             reduce(self.pending_usage)
-        self.take_in_usage(0.95)
+        self.take_in_usage()
         self.discard()
 
     def discard(self) -> None:
@@ -146,10 +162,10 @@ class Quantizer(nn.Module, ABC):
         multiple = self.dropout_multiple_of
         return (-(-drawn // multiple) * multiple).clamp(max=self.num_quantizers)
 
-    def take_in_usage(self, decay: float) -> None:
+    def take_in_usage(self) -> None:
         """Decays the usage of the codebooks that were in use, and of no others, before adding the new."""
         seen = self.pending_usage.sum(-1, keepdim=True) > 0
-        self.usage.mul_(torch.where(seen, decay, 1.0)).add_(self.pending_usage)
+        self.usage.mul_(torch.where(seen, self.ema_decay, 1.0)).add_(self.pending_usage)
 
     def check_codes(self, codes: Tensor) -> Tensor:
         """Codes [batch, frames, columns] as [levels, groups, batch * frames], refused where they cannot be ours."""
@@ -162,9 +178,7 @@ class Quantizer(nn.Module, ABC):
             raise ValueError(f"Codes must lie in 0..{self.codebook_size - 1}, or be {ABSENT} where a level is absent.")
         return codes.reshape(-1, columns).T.unflatten(0, (-1, self.groups))
 
-    def _arrange(
-        self, counts: Tensor | None, frames: int, levels: int, batch: int
-    ) -> tuple[Tensor | None, list[int]]:
+    def _arrange(self, counts: Tensor | None, frames: int, levels: int, batch: int) -> tuple[Tensor | None, list[int]]:
         """Order that puts frames with more levels first, and how many frames reach each level.
 
         Then every level works on the head of one contiguous tensor, and a dropped level costs nothing.
@@ -180,7 +194,9 @@ class Quantizer(nn.Module, ABC):
         """Counts of codes [levels, groups, frames]; absent ones fall into a column of their own, which is dropped."""
         shape = codes.shape[0], self.groups, self.codebook_size + 1
         seen = torch.zeros(shape, device=codes.device)
-        seen.scatter_add_(-1, torch.where(codes < 0, self.codebook_size, codes), torch.ones_like(codes, dtype=seen.dtype))
+        seen.scatter_add_(
+            -1, torch.where(codes < 0, self.codebook_size, codes), torch.ones_like(codes, dtype=seen.dtype)
+        )
         self.pending_usage[: codes.shape[0]] += seen[..., :-1]
 
 
@@ -204,9 +220,41 @@ def build_quantizer(
     factorised_dim: int | None = None,
     l2_normalised: bool = False,
 ) -> Quantizer:
+    """A residual quantizer of one kind.
+
+    "vq": learned codebooks; "lfq": signs of log2(codebook_size) dimensions, no lookup; "fsq": `levels[i]` steps in
+    dimension i, whose product is the codebook size. The options from `ema_decay` to `dead_code_threshold` and from
+    `stochastic_sample_codes` on are for learned codebooks. `dead_code_threshold` is the percentage of an equal share
+    of the frames under which a code counts as dead.
+    """
     from madrigal.layers.residual_vq import ResidualVQ
-    return ResidualVQ(dim=dim, codebook_size=codebook_size, num_quantizers=num_quantizers, groups=groups,
-        commitment_weight=commitment_weight, ema_decay=ema_decay, dead_code_threshold=dead_code_threshold,
-        quantize_dropout=quantize_dropout, dropout_cutoff_index=dropout_cutoff_index, dropout_multiple_of=dropout_multiple_of,
-        stochastic_sample_codes=stochastic_sample_codes, rotation_trick=rotation_trick, kmeans_init=kmeans_init,
-        factorised_dim=factorised_dim, l2_normalised=l2_normalised)
+    from madrigal.layers.scalar_quantizers import ResidualFSQ, ResidualLFQ
+
+    shared: dict[str, Any] = {
+        "dim": dim,
+        "num_quantizers": num_quantizers,
+        "groups": groups,
+        "quantize_dropout": quantize_dropout,
+        "dropout_cutoff_index": dropout_cutoff_index,
+        "dropout_multiple_of": dropout_multiple_of,
+    }
+    if kind == "fsq":
+        if not levels or prod(levels) != codebook_size:
+            raise ValueError(f"The levels {levels} do not make a codebook of {codebook_size} codes.")
+        return ResidualFSQ(levels=levels, **shared)
+    if levels is not None:
+        raise ValueError(f"levels={list(levels)} belong to the kind 'fsq', not to '{kind}'.")
+    if kind == "lfq":
+        return ResidualLFQ(codebook_size=codebook_size, commitment_weight=commitment_weight, **shared)
+    return ResidualVQ(
+        codebook_size=codebook_size,
+        commitment_weight=commitment_weight,
+        ema_decay=ema_decay,
+        dead_code_threshold=dead_code_threshold,
+        stochastic_sample_codes=stochastic_sample_codes,
+        rotation_trick=rotation_trick,
+        kmeans_init=kmeans_init,
+        factorised_dim=factorised_dim,
+        l2_normalised=l2_normalised,
+        **shared,
+    )

@@ -1,4 +1,4 @@
-"""Residual vector quantization with codebooks that follow the data by exponential moving averages."""
+"""Residual vector quantization with learned codebooks, in full or through narrow projections."""
 
 from typing import Any
 
@@ -6,34 +6,44 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from madrigal.layers.kmeans import kmeans, nearest
+from madrigal.layers.codebooks import Codebooks
 from madrigal.layers.quantizers import ABSENT, Frames, Gather, Quantizer, Reduce
-
-POOL = 128
-"""Vectors of each level that a micro-batch offers as new places for dead codes."""
-
-
-def rotate_onto(x: Tensor, target: Tensor) -> Tensor:
-    """`target`, with the gradient of the rotation and scaling that takes `x` onto it (the rotation trick)."""
-    with torch.no_grad():
-        length, goal = x.norm(dim=-1, keepdim=True), target.norm(dim=-1, keepdim=True)
-        start, end = x / length.clamp(min=1e-9), target / goal.clamp(min=1e-9)
-        middle = F.normalize(start + end, dim=-1)
-        scale = goal / length.clamp(min=1e-9)
-    moved = x - 2 * (x * middle).sum(-1, keepdim=True) * middle + 2 * (x * start).sum(-1, keepdim=True) * end
-    moved = moved * scale
-    return moved + (target - moved).detach()
 
 
 def straight_through(x: Tensor, target: Tensor) -> Tensor:
+    """`target`, with the gradient of `x`."""
     return x + (target - x).detach()
 
 
+def rotate_onto(x: Tensor, target: Tensor) -> Tensor:
+    """`target`, with the gradient of the rotation and scaling that takes each vector of `x` onto it.
+
+    The "rotation trick": unlike the plain copy, the gradient keeps its angle to the vector that it belongs to.
+    """
+    with torch.no_grad():
+        length = x.norm(dim=-1, keepdim=True).clamp(min=1e-9)
+        goal = target.norm(dim=-1, keepdim=True)
+        start, end = x / length, target / goal.clamp(min=1e-9)
+        middle = F.normalize(start + end, dim=-1)
+        scale = goal / length
+    mirrored = x - 2 * (x * middle).sum(-1, keepdim=True) * middle
+    return straight_through(scale * (mirrored + 2 * (x * start).sum(-1, keepdim=True) * end), target)
+
+
 class ResidualVQ(Quantizer):
+    """Each level replaces what is left of a frame by the nearest vector of its codebook.
+
+    With `factorised_dim`, each level projects to so few dimensions, looks up there, and projects back: the search is
+    cheap and all codes come into use. With `l2_normalised`, the nearest is that of the smallest angle.
+    """
+
     def __init__(
         self,
         *,
         dim: int,
+        codebook_size: int,
+        num_quantizers: int,
+        groups: int = 1,
         commitment_weight: float = 1.0,
         ema_decay: float = 0.95,
         dead_code_threshold: float = 2.0,
@@ -42,123 +52,128 @@ class ResidualVQ(Quantizer):
         kmeans_init: bool = True,
         factorised_dim: int | None = None,
         l2_normalised: bool = False,
-        **options: Any,
+        **dropout: Any,
     ) -> None:
-        super().__init__(dim=dim, **options)
+        super().__init__(dim=dim, codebook_size=codebook_size, num_quantizers=num_quantizers, groups=groups, **dropout)
+        width = dim // groups
         self.commitment_weight, self.ema_decay = commitment_weight, ema_decay
-        self.dead_code_threshold, self.stochastic_sample_codes = dead_code_threshold, stochastic_sample_codes
-        self.rotation_trick, self.l2_normalised = rotation_trick, l2_normalised
-        width = dim // self.groups
-        self.factorised = factorised_dim is not None
-        code_dim = factorised_dim or width
-        levels, groups = self.num_quantizers, self.groups
-        codebooks = torch.randn(levels, groups, self.codebook_size, code_dim) * code_dim**-0.5
-        self.codebooks = nn.Parameter(codebooks, requires_grad=False)
-        if factorised_dim:
-            self.project_in = nn.Parameter(torch.randn(levels, groups, width, code_dim) * width**-0.5)
-            self.project_out = nn.Parameter(torch.randn(levels, groups, code_dim, width) * code_dim**-0.5)
-        self.initialized: Tensor
-        self.register_buffer("initialized", torch.tensor(not kmeans_init))
-        self.pending_sums: Tensor
-        self.register_buffer("pending_sums", torch.zeros_like(codebooks), persistent=False)
-        self.pools: list[Tensor] = []
+        self.sample_codes, self.kmeans_init = stochastic_sample_codes, kmeans_init
+        self.pass_gradient = rotate_onto if rotation_trick else straight_through
+        self.codebooks = Codebooks(
+            num_quantizers,
+            groups,
+            codebook_size,
+            factorised_dim or width,
+            decay=ema_decay,
+            dead_percent=dead_code_threshold,
+            cosine=l2_normalised,
+            kmeans_init=kmeans_init,
+        )
+        self.narrow: nn.Parameter | None = None
+        self.widen: nn.Parameter | None = None
+        if factorised_dim is not None:
+            narrow = torch.randn(num_quantizers, groups, width, factorised_dim) * width**-0.5
+            self.narrow = nn.Parameter(narrow)
+            # A projection and its transpose, so that at first each level takes off a part of what is left.
+            self.widen = nn.Parameter(narrow.transpose(-1, -2).clone())
 
-    def search(self, level: int, points: Tensor, sample: bool) -> Tensor:
-        scores = nearest(points, self.codebooks[level], cosine=self.l2_normalised)
-        return scores.argmax(-1)
+    @property
+    def initialized(self) -> bool:
+        return bool(self.codebooks.initialized)
 
     def quantize(self, frames: Frames, collect: bool) -> tuple[Tensor, Tensor, Tensor]:
+        if collect:
+            self.codebooks.begin()
+        residual = self._residual_projected if self.narrow is not None else self._residual
+        return residual(frames, collect)
+
+    def _residual(self, frames: Frames, collect: bool) -> tuple[Tensor, Tensor, Tensor]:
+        """The loop over the levels builds no graph: the gradients of all levels are known in closed form."""
         x = frames.vectors
-        codes = x.new_full((len(frames.sizes), self.groups, x.shape[1]), ABSENT, dtype=torch.long)
-        pool = self.codebooks.new_zeros(self.num_quantizers, self.groups, POOL, self.codebooks.shape[-1]) if collect else None
-        u = torch.rand(POOL) if collect else None
-        if self.factorised:
-            out, loss = self.fact(frames, collect, codes, pool, u)
-        else:
-            with torch.no_grad():
-                r = x.detach().clone(); G = torch.zeros_like(r); loss = 0.
-                for l, n in enumerate(frames.sizes):
-                    h = r[:, :n]
-                    idx = self.search(l, h, collect)
-                    codes[l, :, :n] = idx
-                    e = torch.stack([b[i] for b, i in zip(self.codebooks[l], idx)])
-                    if collect: self.note(l, h, idx, pool, u)
-                    h -= e
-                    G[:, :n] += h
-                    loss = loss + h.square().sum()
-                q = x - r
-            N = x.numel()
-            loss = (loss + 2*((x - x.detach()) * G).sum()) / N
-            out = (rotate_onto if self.rotation_trick else straight_through)(x, q)
-        if pool is not None: self.pools.append(pool)
-        return out, codes, self.commitment_weight * loss
+        codes = self._no_codes(frames)
+        with torch.no_grad():
+            left, pull, error = x.clone(), torch.zeros_like(x), x.new_zeros(())
+            weight = frames.weights()
+            for level, size in enumerate(frames.sizes):
+                part = left[:, :size]
+                codes[level, :, :size] = self._choose(level, part, frames.valid, collect)
+                part -= self.codebooks.lookup(level, codes[level, :, :size])
+                pull[:, :size] += part
+                error += (part.square() * weight[:size]).sum()
+            embedding = x - left
+        # Each level's loss is the square of what it leaves; the sum of their gradients in x is 2 * pull.
+        commitment = error + 2 * ((x - x.detach()) * pull * weight).sum()
+        return self.pass_gradient(x, embedding), codes, self._mean(commitment, frames, x.shape[-1])
 
-    def fact(self, frames, collect, codes, pool, u):
-        x = frames.vectors; r = x; out = None; loss = 0.
-        total = torch.zeros_like(x)
-        move = rotate_onto if self.rotation_trick else straight_through
-        pieces = []
-        for l, n in enumerate(frames.sizes):
-            if n < r.shape[1]: r = r[:, :n]
-            z = torch.bmm(r, self.project_in[l])
+    def _residual_projected(self, frames: Frames, collect: bool) -> tuple[Tensor, Tensor, Tensor]:
+        assert self.narrow is not None
+        assert self.widen is not None
+        left, total = frames.vectors, torch.zeros_like(frames.vectors)
+        codes = self._no_codes(frames)
+        commitment, weight = total.new_zeros(()), frames.weights()
+        for level, size in enumerate(frames.sizes):
+            left = left[:, :size]
+            point = torch.bmm(left, self.narrow[level])
             with torch.no_grad():
-                idx = self.search(l, z, collect); codes[l, :, :n] = idx
-                e = torch.stack([b[i] for b, i in zip(self.codebooks[l], idx)])
-                if collect: self.note(l, z, idx, pool, u)
-            loss = loss + (z - e).square().sum() / (x.shape[1] * self.groups * z.shape[-1])
-            o = torch.bmm(move(z, e), self.project_out[l])
-            r = r - o
-            pieces.append(o)
-        out = total
-        for o in pieces:
-            out = out + F.pad(o, (0, 0, 0, x.shape[1] - o.shape[1]))
-        return out, loss
+                codes[level, :, :size] = self._choose(level, point, frames.valid, collect)
+                vector = self.codebooks.lookup(level, codes[level, :, :size])
+            commitment = commitment + ((point - vector).square() * weight[:size]).sum()
+            out = torch.bmm(self.pass_gradient(point, vector), self.widen[level])
+            left = left - out
+            total = total + F.pad(out, (0, 0, 0, total.shape[1] - size))
+        return total, codes, self._mean(commitment, frames, self.narrow.shape[-1])
 
-    def note(self, l, z, idx, pool, u):
-        for g in range(self.groups):
-            self.pending_sums[l, g].index_add_(0, idx[g], z[g].detach())
-        pool[l] = z[:, (u * z.shape[1]).long()].detach()
+    def _choose(self, level: int, points: Tensor, valid: Tensor | None, collect: bool) -> Tensor:
+        codes = self.codebooks.search(level, points, sample=collect and self.sample_codes)
+        if collect:
+            keep = slice(None) if valid is None else valid[: points.shape[1]]
+            self.codebooks.collect(level, points[:, keep].detach(), codes[:, keep])
+        return codes
+
+    def _no_codes(self, frames: Frames) -> Tensor:
+        shape = len(frames.sizes), self.groups, frames.vectors.shape[1]
+        return torch.full(shape, ABSENT, device=frames.vectors.device)
+
+    def _mean(self, total: Tensor, frames: Frames, width: int) -> Tensor:
+        return self.commitment_weight * total / (frames.weights().sum().clamp(min=1) * self.groups * width)
 
     def decode(self, codes: Tensor) -> Tensor:
-        raise NotImplementedError
+        columns = self.check_codes(codes)
+        total = self.codebooks.vectors.new_zeros(self.groups, columns.shape[-1], self.dim // self.groups)
+        for level, chosen in enumerate(columns):
+            vectors = self.codebooks.lookup(level, chosen.clamp(min=0))
+            if self.widen is not None:
+                vectors = torch.bmm(vectors, self.widen[level])
+            total += vectors * (chosen != ABSENT)[..., None]
+        return total.transpose(0, 1).flatten(1).unflatten(0, codes.shape[:2])
 
     @torch.no_grad()
     def initialize(self, x: Tensor) -> None:
-        r = x.float().unflatten(-1, (self.groups, -1)).transpose(0, 1).clone()
-        for l in range(self.num_quantizers):
-            z = torch.bmm(r, self.project_in[l]) if self.factorised else r
-            for g in range(self.groups):
-                c, n = kmeans(z[g], self.codebook_size, cosine=self.l2_normalised)
-                self.codebooks[l, g] = c; self.usage[l, g] = n
-            idx = self.search(l, z, False)
-            e = torch.stack([b[i] for b, i in zip(self.codebooks[l], idx)])
-            r = r - (torch.bmm(e, self.project_out[l]) if self.factorised else e)
-        self.usage.mul_(self.dead_code_threshold*4*self.codebook_size/ self.usage.sum(-1,keepdim=True))
-        self.initialized.fill_(True)
+        if not self.kmeans_init:
+            return
+        left = x.float().unflatten(-1, (self.groups, -1)).transpose(0, 1).contiguous()
+        for level in range(self.num_quantizers):
+            points = left if self.narrow is None else torch.bmm(left, self.narrow[level])
+            self.usage[level] = self.codebooks.initialize_level(level, points)
+            vectors = self.codebooks.lookup(level, self.codebooks.search(level, points))
+            left = left - (vectors if self.widen is None else torch.bmm(vectors, self.widen[level]))
+        self.codebooks.initialized.fill_(True)
 
     @torch.no_grad()
     def commit(self, reduce: Reduce | None = None, gather: Gather | None = None) -> None:
+        if not self.codebooks.pools:
+            return
+        pools = torch.stack(self.codebooks.pools)
         if reduce is not None:
-            reduce(self.pending_usage); reduce(self.pending_sums)
-        self.take_in_usage(self.ema_decay)
-        n = self.pending_usage[..., None]
-        self.codebooks += (self.pending_sums - n * self.codebooks) / self.usage[..., None].clamp(min=1e-6)
-        cand = torch.stack(self.pools, 2).flatten(2, 3)  # level, group, micro*pool
-        seen = self.pending_usage.sum(-1) > 0
-        self.revived = 0
-        for l in range(self.num_quantizers):
-            for g in range(self.groups):
-                if not seen[l, g]: continue
-                share = self.usage[l, g].mean()
-                thr = self.dead_code_threshold if self.dead_code_threshold >= 1 else self.dead_code_threshold * share
-                dead = (self.usage[l, g] < thr).nonzero().flatten()[: cand.shape[2]]
-                if len(dead):
-                    self.revived += len(dead)
-                    self.codebooks[l, g, dead] = cand[l, g, : len(dead)]
-                    self.usage[l, g, dead] = share
+            reduce(self.pending_usage)
+            reduce(self.codebooks.pending)
+        if gather is not None:
+            # Micro-batch m of rank r is the (m * world + r)-th of the step.
+            pools = torch.stack(list(gather(pools)), dim=1).flatten(0, 1)
+        self.codebooks.commit(self.pending_usage, self.codebooks.pending, pools)
+        self.take_in_usage()
         self.discard()
 
     def discard(self) -> None:
         super().discard()
-        self.pending_sums.zero_()
-        self.pools = []
+        self.codebooks.discard()

@@ -12,12 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from madrigal.layers.complex_convolutions import Complex, ComplexConv2d
 from madrigal.layers.spectra import stft
 from madrigal.soundstream.config import SoundStreamConfig
 
 Judgement = tuple[Tensor, list[Tensor]]
-Complex = tuple[Tensor, Tensor]
-"""Real and imaginary part. Apart, each is laid out as the convolutions want it, and nothing is copied."""
 
 
 class MultiScaleDiscriminator(nn.Module):
@@ -55,37 +54,6 @@ class MultiScaleDiscriminator(nn.Module):
         return self.to_logits(F.leaky_relu(self.last(x), 0.1)), features
 
 
-class ComplexConv2d(nn.Module):
-    """Complex convolution from three real ones instead of four (Gauss)."""
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: tuple[int, int],
-        *,
-        stride: tuple[int, int] = (1, 1),
-        padding: tuple[int, int] = (0, 0),
-    ) -> None:
-        super().__init__()
-        self.stride, self.padding = stride, padding
-        bound = (2 * in_channels * kernel_size[0] * kernel_size[1]) ** -0.5
-        # Channels last in memory, as the activations are.
-        shape = (2, out_channels, *kernel_size, in_channels)
-        self.weight = nn.Parameter(torch.empty(shape).uniform_(-bound, bound))
-        self.bias = nn.Parameter(torch.empty(2, out_channels).uniform_(-bound, bound))
-
-    def forward(self, x: Complex) -> Complex:
-        (real, imag), (w_real, w_imag), (b_real, b_imag) = x, self.weight.movedim(-1, 2), self.bias
-        both = self._convolve(real + imag, w_real, (b_real + b_imag) / 2)
-        from_real = self._convolve(real, w_imag - w_real, (b_imag - b_real) / 2)
-        from_imag = self._convolve(imag, w_imag + w_real, (b_imag - b_real) / 2)
-        return both - from_imag, both + from_real
-
-    def _convolve(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        return F.conv2d(x, weight, bias, self.stride, self.padding)
-
-
 class ModReLU(nn.Module):
     """Shifts the modulus by a learned amount, cuts it at zero and keeps the phase."""
 
@@ -93,10 +61,11 @@ class ModReLU(nn.Module):
         super().__init__()
         self.shift = nn.Parameter(torch.zeros(()))
 
-    def forward(self, x: Complex) -> Complex:
+    def scale(self, x: Complex) -> Tensor:
+        """What it multiplies both parts by."""
         real, imag = x
-        scale = F.relu(1 + self.shift * torch.rsqrt(real * real + imag * imag + 1e-8))
-        return real * scale, imag * scale
+        modulus = torch.addcmul(real * real, imag, imag) + 1e-8
+        return F.relu(1 + self.shift * modulus.rsqrt())
 
 
 class ComplexResidualUnit(nn.Module):
@@ -110,8 +79,9 @@ class ComplexResidualUnit(nn.Module):
         self.down = ComplexConv2d(in_channels, out_channels, kernel, stride=stride, padding=(1, 1))
 
     def forward(self, x: Complex) -> Complex:
-        real, imag = self.activation(self.conv(x))
-        return self.down((x[0] + real, x[1] + imag))
+        real, imag = self.conv(x)
+        scale = self.activation.scale((real, imag))
+        return self.down((torch.addcmul(x[0], real, scale), torch.addcmul(x[1], imag, scale)))
 
 
 class ComplexSTFTDiscriminator(nn.Module):
@@ -169,3 +139,85 @@ class ComplexSTFTDiscriminator(nn.Module):
         planes = (F.pad(plane[..., :-1, :], (0, missing)) for plane in (x.real, x.imag))
         real, imag = (plane.contiguous(memory_format=torch.channels_last) for plane in planes)
         return real, imag
+
+
+class SpectrogramDiscriminator(nn.Module):
+    """A light one: real convolutions over the compressed complex STFT of one resolution.
+
+    [batch, input_channels, samples] -> logits [batch, 1, bands, frames].
+    """
+
+    def __init__(self, n_fft: int, *, input_channels: int = 1, channels: int = 32) -> None:
+        super().__init__()
+        self.n_fft = n_fft
+        sizes = [2 * input_channels, channels, 2 * channels, 2 * channels, 2 * channels]
+        strides = [(4, 1), (2, 1), (2, 2), (2, 2)]
+        self.convs = nn.ModuleList(
+            nn.Conv2d(size_in, size_out, (2 * stride[0] + 1, 3), stride=stride, padding=(stride[0], 1))
+            for (size_in, size_out), stride in zip(pairwise(sizes), strides, strict=True)
+        )
+        self.to_logits = nn.Conv2d(sizes[-1], 1, 3, padding=1)
+
+    def forward(self, wave: Tensor) -> Judgement:
+        spectrum = stft(wave, self.n_fft)
+        # Speech spans 60 dB: without compression only its vowels would be judged.
+        square = spectrum.real.square() + spectrum.imag.square() + 1e-8
+        scale = square**-0.35
+        x = torch.cat((spectrum.real * scale, spectrum.imag * scale), dim=1)
+        x = x.contiguous(memory_format=torch.channels_last)
+        features = []
+        for conv in self.convs:
+            x = F.leaky_relu(conv(x), 0.1)
+            features.append(x)
+        return self.to_logits(x), features
+
+
+class GuestDiscriminator(nn.Module):
+    """A user's own module, asked for its features if it gives them only on request.
+
+    It may return logits and features in complex numbers; they are taken as pairs of real ones.
+    """
+
+    def __init__(self, guest: nn.Module) -> None:
+        super().__init__()
+        self.guest = guest
+        wanted = "return_intermediates"
+        self.options: dict[str, Any] = {wanted: True} if wanted in inspect.signature(guest.forward).parameters else {}
+
+    def forward(self, wave: Tensor) -> Judgement:
+        logits, features = self.guest(wave, **self.options)
+        return _as_real(logits), [_as_real(feature) for feature in features]
+
+
+def _as_real(x: Tensor) -> Tensor:
+    return torch.cat((x.real, x.imag), dim=1) if x.is_complex() else x
+
+
+def build_discriminators(config: SoundStreamConfig, stft_discriminator: nn.Module | None = None) -> nn.ModuleDict:
+    """All discriminators of a codec by name: `scale_…` by its downsampling, `stft`, `spectrogram_…` by its n_fft."""
+    channels = config.input_channels
+    named: dict[str, nn.Module] = {}
+    factors: tuple[int, ...] = ()
+    reached = 1
+    for scale in config.discr_multi_scales:
+        target = round(1 / scale)
+        # Each scale continues from the one before, as far as it can.
+        factors, reached = ((*factors, target // reached) if target % reached == 0 else (target,)), target
+        factors = tuple(factor for factor in factors if factor > 1)
+        named[f"scale_{target}"] = MultiScaleDiscriminator(input_channels=channels, factors=factors)
+    if stft_discriminator is not None:
+        named["stft"] = GuestDiscriminator(stft_discriminator)
+    elif config.use_complex_stft_discr:
+        named["stft"] = ComplexSTFTDiscriminator(
+            **{
+                "input_channels": channels,
+                "stft_normalized": config.stft_normalized,
+                "logits_abs": config.complex_stft_discr_logits_abs,
+                **config.complex_stft_discr_kwargs,
+            }
+        )
+    for n_fft in config.discr_spectrogram_n_ffts:
+        named[f"spectrogram_{n_fft}"] = SpectrogramDiscriminator(
+            n_fft, input_channels=channels, channels=config.discr_spectrogram_channels
+        )
+    return nn.ModuleDict(named)

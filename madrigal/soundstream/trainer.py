@@ -137,11 +137,14 @@ class SoundStreamTrainer(Trainer):
         discriminator = self.model.discriminators[turn.removeprefix(DISCRIMINATOR)]
         every = self.plan.apply_grad_penalty_every
         penalty = every > 0 and self.step % every == 0
-        return discriminator_terms(discriminator, _target(batch), batch["reconstruction"], penalty=penalty)
+        real, fake, lengths = _target(batch), batch["reconstruction"], batch["lengths"]
+        return discriminator_terms(discriminator, real, fake, penalty=penalty, lengths=lengths)
 
     def _autoencode(self, batch: Batch, *, collect: bool, adversarial: bool) -> tuple[Tensor, Terms]:
         denoising = True if "target" in batch else None
-        reconstruction, quantized = self.model.autoencode(batch["audio"], collect=collect, is_denoising=denoising)
+        reconstruction, quantized = self.model.autoencode(
+            batch["audio"], collect=collect, is_denoising=denoising, lengths=batch["lengths"]
+        )
         terms = generator_terms(
             self.model,
             _target(batch),
@@ -180,8 +183,9 @@ class SoundStreamTrainer(Trainer):
             quantizer.discard()
             return {}
         quantizer.commit(reduce=self.ranks.sum_, gather=self.ranks.gather)
-        perplexity, usage = quantizer.perplexity(), quantizer.usage()
-        for level, used in enumerate(usage.tolist()):
+        perplexity = quantizer.perplexity()
+        used_shares = (quantizer.usage >= 0.01 * quantizer.usage.mean(-1, keepdim=True)).float().mean(-1).flatten()
+        for level, used in enumerate(used_shares.tolist()):
             if used < self.plan.dead_codebook_usage and level not in self._alarmed:
                 self._alarmed.add(level)
                 self.print(f"Codebook {level} is dying: {100 * used:.1f} % of its codes are in use at step {self.step}")

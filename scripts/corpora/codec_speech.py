@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import asterisk
 import festvox_ru
@@ -28,7 +29,7 @@ SHORTEST, LONGEST = 1.5, 20.0
 def testable(row: Row) -> bool:
     """Whether an utterance is long enough to be judged, and its transcript says every word that is spoken."""
     words = normalise(row["text"]).split()
-    return len(words) >= TEST_WORDS and SHORTEST <= row["duration"] <= LONGEST and not set("<>[]") & set(row["text"])
+    return len(words) >= TEST_WORDS and SHORTEST <= row["duration"] <= LONGEST and not set("<>[]*#") & set(row["text"])
 
 
 def choose_test(rows: list[Row], seed: int) -> list[Row]:
@@ -56,7 +57,7 @@ def build_test(out: Path, cache: Path, seed: int) -> list[Row]:
 
 def training_parts(cache: Path, seed: int, without: Collection[str]) -> dict[str, Callable[[Path], None]]:
     """What builds each part of the training set, quickest first."""
-    spoken = {"cache": cache, "seed": seed, "sample_rate": RATE, "without": without}
+    spoken: dict[str, Any] = {"cache": cache, "seed": seed, "sample_rate": RATE, "without": without}
     return {
         "festvox-ru": partial(festvox_ru.build, cache=cache, sample_rate=RATE),
         "asterisk-fr": partial(asterisk.build, cache=cache, language="fr", sample_rate=RATE),

@@ -7,6 +7,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Collection
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -49,7 +50,7 @@ def build(
         for voice in VOICES:
             speaker = f"flite-{voice}"
             sentences = chosen_sentences(cache, f"{seed}/{speaker}", without)
-            speak_for(minutes, sentences, speaker, RATE, lambda text, voice=voice: speak(text, voice, cache), writer)
+            speak_for(minutes, sentences, speaker, RATE, partial(speak, voice=voice, cache=cache), writer)
 
 
 def main() -> None:

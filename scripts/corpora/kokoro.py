@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable, Collection
 from itertools import chain, zip_longest
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from corpus import CorpusWriter, arguments, optional, rate_argument
@@ -26,7 +27,7 @@ GROUPS = ("af", "am", "bf", "bm")
 LONGEST = 509
 
 
-def load_model(cache: Path, seed: int) -> "object":
+def load_model(cache: Path, seed: int) -> Any:
     """The network as an onnxruntime session, joined from the packages that carry it in parts."""
     runtime = optional("onnxruntime", "pip install onnxruntime")
     parts = [
@@ -53,7 +54,7 @@ def choose_voices(folder: Path, count: int, seed: int) -> list[str]:
     return turns[:count]
 
 
-def speaking(model: "object", voice: str, folder: Path) -> Callable[[str], np.ndarray]:
+def speaking(model: Any, voice: str, folder: Path) -> Callable[[str], np.ndarray]:
     """A function from text to mono audio [samples] at 24 kHz in one voice."""
     hibari = optional("hibari", "pip install hibari-tts")
     phonemes = optional("hibari.g2p", "pip install hibari-tts").G2P(british=voice.startswith("b"))

@@ -62,7 +62,7 @@ def test_other_values_are_joined_by_kind():
         ([torch.ones(1, 3), torch.ones(2, 3)], "number of channels"),
         ([torch.ones(1, 1, 3)], "shape"),
         ([{"audio": torch.ones(1)}, {"audio": torch.ones(1), "text": "x"}], "different fields"),
-        ([{"image": torch.ones(1)}, {"image": torch.ones(2)}], "shape of \"image\""),
+        ([{"image": torch.ones(1)}, {"image": torch.ones(2)}], 'shape of "image"'),
     ],
 )
 def test_what_does_not_fit_gets_one_sentence(items, words):

@@ -156,7 +156,7 @@ def test_fields_and_seconds(record, tmp_path):
 
 def test_a_file_that_goes_bad_is_replaced_and_noted_once(folder, tmp_path):
     prepare(folder, tmp_path / "out")
-    rejected = tmp_path / "rejected.jsonl"
+    rejected = tmp_path / "run" / "rejected.jsonl"
     dataset = SoundDataset(tmp_path / "out", 16000, max_length=2000, rejected_path=rejected)
     bad = folder / "long.wav"
     bad.write_bytes(bad.read_bytes()[:1000])
@@ -171,9 +171,9 @@ def test_a_file_that_goes_bad_is_replaced_and_noted_once(folder, tmp_path):
     assert [line["path"] for line in lines] == [str(bad)]
 
 
-def test_training_goes_on_when_the_note_cannot_be_written(folder, tmp_path):
+def test_training_goes_on_when_the_note_cannot_be_written(folder):
     (folder / "long.wav").write_text("no sound any more")
-    dataset = SoundDataset(folder, 16000, rejected_path=tmp_path / "nowhere" / "rejected.jsonl")
+    dataset = SoundDataset(folder, 16000, rejected_path=folder / "other.ogg" / "rejected.jsonl")
     assert dataset[1]["audio"].shape[0] == 1
     assert len(dataset.failed) == 1
 

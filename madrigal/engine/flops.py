@@ -1,0 +1,28 @@
+"""Counting the multiplications and additions of whatever runs inside a block, backward included."""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+
+class CountFlops(TorchDispatchMode):
+    """Adds up matrix products, convolutions and attention in `total`; it changes no result.
+
+    torch's own counter also follows modules by hooks on their outputs, which a gradient penalty cannot pass.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        count: Callable[..., int] | None = flop_registry.get(func._overloadpacket)
+        if count is not None:
+            self.total += count(*args, **kwargs, out_val=result)
+        return result

@@ -1,0 +1,189 @@
+"""Causal attention over a window of the recent past, for sequences of any length.
+
+Positions only enter as distances. So the keys of a stream are remembered before they are turned by their positions,
+and positions are counted within the window: an hour into a stream the numbers are as small as at its beginning.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from madrigal.layers.convolutions import StreamCache
+
+
+class RotaryPositions(nn.Module):
+    """Turns queries and keys [..., time, dim_head] by angles that grow with the position.
+
+    With `xpos_scale_base`, the product of query and key also decays with their distance, the faster the smaller it is.
+    """
+
+    def __init__(self, dim_head: int, xpos_scale_base: int | None = None) -> None:
+        super().__init__()
+        if dim_head % 2:
+            raise ValueError(f"Rotary positions need an even dim_head, not {dim_head}.")
+        self.xpos_scale_base = xpos_scale_base
+        steps = torch.arange(0, dim_head, 2) / dim_head
+        self.frequencies: Tensor
+        self.decays: Tensor
+        self.register_buffer("frequencies", 10000.0**-steps, persistent=False)
+        self.register_buffer("decays", (steps + 0.4) / 1.4, persistent=False)
+
+    def forward(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        """The last query stands at the last key."""
+        count = key.shape[-2]
+        positions = torch.arange(count, device=key.device)
+        angles = positions[:, None] * self.frequencies
+        cos, sin = (torch.cat((t, t), dim=-1).to(key.dtype) for t in (angles.cos(), angles.sin()))
+        first = count - query.shape[-2]
+        query, key = _turn(query, cos[first:], sin[first:]), _turn(key, cos, sin)
+        if self.xpos_scale_base is None:
+            return query, key
+        scale = self.decays ** ((positions[:, None] - count // 2) / self.xpos_scale_base)
+        scale = torch.cat((scale, scale), dim=-1).to(key.dtype)
+        return query * scale[first:], key / scale
+
+
+def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    left, right = x.chunk(2, dim=-1)
+    return x * cos + torch.cat((-right, left), dim=-1) * sin
+
+
+class DynamicPositionBias(nn.Module):
+    """A small network that maps a distance to one bias for each head: `window` distances -> [heads, window]."""
+
+    def __init__(self, dim: int, heads: int) -> None:
+        super().__init__()
+        self.net = nn.Sequential(
+            nn.Linear(1, dim), nn.SiLU(), nn.Linear(dim, dim), nn.SiLU(), nn.Linear(dim, heads)
+        )
+
+    def forward(self, window: int) -> Tensor:
+        weight = self.net[0].weight
+        distances = torch.arange(window, device=weight.device, dtype=weight.dtype)
+        return self.net(distances[:, None] / window).T
+
+
+class LocalAttention(nn.Module):
+    """Each frame attends to itself and the `window - 1` frames before it. [batch, time, dim] -> the same shape."""
+
+    def __init__(
+        self, dim: int, *, heads: int, dim_head: int, window: int, xpos_scale_base: int | None, rotary: bool
+    ) -> None:
+        super().__init__()
+        self.heads, self.window = heads, window
+        self.norm = nn.RMSNorm(dim)
+        self.to_qkv = nn.Linear(dim, 3 * heads * dim_head, bias=False)
+        self.query_norm, self.key_norm = nn.RMSNorm(dim_head), nn.RMSNorm(dim_head)
+        self.positions = RotaryPositions(dim_head, xpos_scale_base) if rotary else None
+        self.to_gates = nn.Linear(dim, heads)
+        self.to_out = nn.Linear(heads * dim_head, dim, bias=False)
+
+    def forward(self, x: Tensor, bias: Tensor | None = None, cache: StreamCache | None = None) -> Tensor:
+        """`bias` [heads, window] is added to the scores by distance."""
+        x = self.norm(x)
+        qkv = self.to_qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        query, key, value = self.query_norm(qkv[0]), self.key_norm(qkv[1]), qkv[2]
+        if cache is not None:
+            out = self._attend_stream(query, key, value, bias, cache)
+        elif x.shape[1] <= self.window:
+            out = self._attend(query, key, value, bias)
+        else:
+            out = self._attend_blocks(query, key, value, bias)
+        gates = self.to_gates(x).sigmoid().transpose(1, 2).unsqueeze(-1)
+        return self.to_out((out * gates).transpose(1, 2).flatten(2))
+
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
+        """The queries are the last of the keys' frames."""
+        if self.positions is not None:
+            query, key = self.positions(query, key)
+        mask = _window_mask(query.shape[-2], key.shape[-2], self.window, bias, query)
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+
+    def _attend_blocks(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
+        """Blocks of one window, each over itself and the block before: the cost grows with the length, not its square."""
+        batch, _, time, _ = query.shape
+        size, missing = self.window, -time % self.window
+        blocks = (time + missing) // size
+        query, key, value = (F.pad(t, (0, 0, 0, missing)) for t in (query, key, value))
+        head = self._attend(query[..., :size, :], key[..., :size, :], value[..., :size, :], bias)
+        spans = (t.unfold(2, 2 * size, size).permute(0, 2, 1, 4, 3).flatten(0, 1) for t in (key, value))
+        rest = query[..., size:, :].unflatten(2, (blocks - 1, size)).transpose(1, 2).flatten(0, 1)
+        tail = self._attend(rest, *spans, bias)
+        tail = tail.unflatten(0, (batch, blocks - 1)).transpose(1, 2).flatten(2, 3)
+        return torch.cat((head, tail), dim=2)[..., :time, :]
+
+    def _attend_stream(
+        self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, cache: StreamCache
+    ) -> Tensor:
+        out = []
+        for q, k, v in zip(*(t.split(self.window, dim=2) for t in (query, key, value)), strict=True):
+            if self in cache:
+                k, v = (torch.cat((past, new), dim=2) for past, new in zip(cache[self], (k, v), strict=True))
+            keep = max(k.shape[2] - self.window + 1, 0)
+            cache[self] = k[:, :, keep:].clone(), v[:, :, keep:].clone()
+            out.append(self._attend(q, k, v, bias))
+        return torch.cat(out, dim=2)
+
+
+def _window_mask(queries: int, keys: int, window: int, bias: Tensor | None, like: Tensor) -> Tensor:
+    """What may be seen, [queries, keys]; with a bias, what to add to the scores, [heads, queries, keys]."""
+    rows = torch.arange(keys - queries, keys, device=like.device)[:, None]
+    columns = torch.arange(keys, device=like.device)
+    distance = rows - columns
+    inside = (distance >= 0) & (distance < window)
+    if bias is None:
+        return inside
+    scores = bias.to(like.dtype)[:, distance.clamp(0, window - 1)]
+    return scores.masked_fill(~inside, float("-inf"))
+
+
+class FeedForward(nn.Sequential):
+    """Gated feed-forward; two thirds of `mult * dim` inside, for the gate costs the other third."""
+
+    def __init__(self, dim: int, mult: int = 4) -> None:
+        inner = int(dim * mult * 2 / 3)
+        super().__init__(nn.RMSNorm(dim), nn.Linear(dim, 2 * inner, bias=False), GEGLU(), nn.Linear(inner, dim, bias=False))
+
+
+class GEGLU(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        value, gate = x.chunk(2, dim=-1)
+        return value * F.gelu(gate)
+
+
+class LocalTransformer(nn.Module):
+    """`depth` layers of local attention and feed-forward, pre-norm. [batch, time, dim] -> the same shape."""
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        depth: int,
+        heads: int,
+        dim_head: int,
+        window: int,
+        xpos_scale_base: int | None = None,
+        dynamic_pos_bias: bool = False,
+    ) -> None:
+        super().__init__()
+        self.window = window
+        self.bias = DynamicPositionBias(max(dim // 2, 1), heads) if dynamic_pos_bias else None
+        self.attentions = nn.ModuleList(
+            LocalAttention(
+                dim,
+                heads=heads,
+                dim_head=dim_head,
+                window=window,
+                xpos_scale_base=xpos_scale_base,
+                rotary=not dynamic_pos_bias,
+            )
+            for _ in range(depth)
+        )
+        self.feed_forwards = nn.ModuleList(FeedForward(dim) for _ in range(depth))
+
+    def forward(self, x: Tensor, cache: StreamCache | None = None) -> Tensor:
+        bias = None if self.bias is None else self.bias(self.window)
+        for attention, feed_forward in zip(self.attentions, self.feed_forwards, strict=True):
+            x = x + attention(x, bias, cache)
+            x = x + feed_forward(x)
+        return x

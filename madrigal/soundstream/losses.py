@@ -1,0 +1,241 @@
+"""What the codec and its discriminators are trained for: named terms, weighed by `config.loss_weights`.
+
+Every term is a mean over what is sound: whatever lies behind an item's length is silenced and not counted.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from madrigal.layers.spectra import MelSpectrogram, log_mel, stft
+from madrigal.soundstream.config import SoundStreamConfig
+
+if TYPE_CHECKING:
+    from madrigal.soundstream.codec import SoundStream
+
+Terms = dict[str, Tensor]
+
+
+def weighted_sum(terms: Mapping[str, Tensor], weights: Mapping[str, float]) -> Tensor:
+    return torch.stack([weights[name] * term for name, term in terms.items()]).sum()
+
+
+class Valid:
+    """Which part of padded waves [batch, channels, samples] is sound, at any resolution of time."""
+
+    def __init__(self, lengths: Tensor | None, samples: int) -> None:
+        self.lengths, self.samples = lengths, samples
+
+    def mask(self, steps: int, ndim: int) -> Tensor | None:
+        """Of tensors [batch, …, steps] that span the waves; None where all of it is sound."""
+        if self.lengths is None:
+            return None
+        sound = -(-self.lengths * steps // self.samples)
+        mask = torch.arange(steps, device=sound.device) < sound[:, None]
+        return mask.reshape(len(sound), *[1] * (ndim - 2), steps)
+
+    def silence(self, wave: Tensor) -> Tensor:
+        mask = self.mask(wave.shape[-1], wave.ndim)
+        return wave if mask is None else wave * mask
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Mean of [batch, …, steps] over the sound."""
+        mask = self.mask(values.shape[-1], values.ndim)
+        if mask is None:
+            return values.mean()
+        count = mask.sum() * (values[0].numel() // values.shape[-1])
+        return (values * mask).sum() / count
+
+
+class ReconstructionLosses(nn.Module):
+    """Distances of a wave from its reconstruction, both [batch, channels, samples]; it has nothing to learn."""
+
+    def __init__(self, config: SoundStreamConfig) -> None:
+        super().__init__()
+        self.config = config
+        powers = config.multi_spectral_window_powers_of_two
+        self.mels = nn.ModuleList()
+        for power, n_fft, n_mels in zip(
+            powers,
+            _one_each(config.multi_spectral_n_ffts, len(powers)),
+            _one_each(config.multi_spectral_n_mels, len(powers)),
+            strict=True,
+        ):
+            self.mels.append(_mel(config, 2**power, n_fft, n_mels))
+
+    def waveform(self, target: Tensor, reconstruction: Tensor, valid: Valid) -> Tensor:
+        difference = target - reconstruction
+        return valid.mean(difference.abs() if self.config.waveform_loss == "l1" else difference.square())
+
+    def mel(self, target: Tensor, reconstruction: Tensor, valid: Valid) -> Tensor:
+        """Over windows of several sizes. "soundstream": equations 4 and 5 of the paper, L1 of the energies and
+        sqrt(window / 2) times L2 of their logarithms. "log": mean L1 of the logarithms of the magnitudes."""
+        losses = []
+        for mel in self.mels:
+            assert isinstance(mel, MelSpectrogram)
+            with torch.no_grad():
+                wanted = _framed(mel, target, mel.n_fft, mel.hop)
+            made = _framed(mel, reconstruction, mel.n_fft, mel.hop)
+            if self.config.mel_loss == "log":
+                losses.append(valid.mean((log_mel(wanted) - log_mel(made)).abs()))
+                continue
+            l1 = valid.mean((wanted - made).abs().sum(dim=-2))
+            l2 = valid.mean(torch.linalg.vector_norm(log_mel(wanted, 1e-10) - log_mel(made, 1e-10), dim=-2))
+            losses.append(l1 + (mel.win_length / 2) ** 0.5 * l2)
+        total = torch.stack(losses)
+        return total.mean() if self.config.mel_loss == "log" else total.sum()
+
+    def stft(self, target: Tensor, reconstruction: Tensor, valid: Valid) -> Tensor:
+        """L1 of spectra whose magnitudes are compressed, so that quiet parts count: with phase and without."""
+        losses = []
+        for n_fft in self.config.stft_loss_n_ffts:
+            transform = lambda wave, n_fft=n_fft: stft(wave, n_fft)
+            with torch.no_grad():
+                wanted, wanted_size = _compressed(_framed(transform, target, n_fft, n_fft // 4))
+            made, made_size = _compressed(_framed(transform, reconstruction, n_fft, n_fft // 4))
+            losses += [valid.mean((w - m).abs()) for w, m in zip(wanted, made, strict=True)]
+            losses.append(valid.mean((wanted_size - made_size).abs()))
+        return torch.stack(losses).mean()
+
+
+def _one_each(value: Any, count: int) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,) * count
+
+
+def _mel(config: SoundStreamConfig, window: int, n_fft: int | None, n_mels: int) -> MelSpectrogram:
+    is_log = config.mel_loss == "log"
+    return MelSpectrogram(
+        config.target_sample_hz,
+        max(n_fft or window, window),
+        win_length=window,
+        n_mels=n_mels,
+        power=1.0 if is_log else 2.0,
+        scale="slaney" if is_log else "htk",
+        equal_area=is_log,
+        normalized=config.stft_normalized,
+    )
+
+
+def _framed(transform: Any, wave: Tensor, n_fft: int, hop: int) -> Tensor:
+    """A centred transform whose frames see silence behind the end, whether it is padding of the batch or not."""
+    frames: Tensor = transform(F.pad(wave, (0, n_fft // 2)))
+    return frames[..., : -(-wave.shape[-1] // hop)]
+
+
+def _compressed(spectrum: Tensor, power: float = 0.3) -> tuple[tuple[Tensor, Tensor], Tensor]:
+    """Real and imaginary part, and the magnitude, after raising the magnitude to `power`."""
+    square = spectrum.real.square() + spectrum.imag.square() + 1e-8
+    scale = square ** ((power - 1) / 2)
+    return (spectrum.real * scale, spectrum.imag * scale), square ** (power / 2)
+
+
+def generator_terms(
+    codec: "SoundStream",
+    target: Tensor,
+    reconstruction: Tensor,
+    commitment: Tensor,
+    lengths: Tensor | None = None,
+    *,
+    adversarial: bool = True,
+) -> Terms:
+    """The codec's own terms for `target` and its `reconstruction`, both [batch, channels, samples].
+
+    With `adversarial`, also what its discriminators say; `lengths` [batch] are samples before padding.
+    """
+    valid = Valid(lengths, target.shape[-1])
+    target, reconstruction = valid.silence(target), valid.silence(reconstruction)
+    terms = _reconstruction_terms(codec, target, reconstruction, commitment, valid)
+    if not adversarial:
+        return terms
+    verdicts = []
+    for discriminator in codec.discriminators.values():
+        with torch.no_grad():
+            _, real_features = discriminator(target)
+        verdicts.append((*discriminator(reconstruction), real_features))
+    return terms | _adversarial_terms(codec.config.loss_weights, verdicts, valid)
+
+
+def discriminator_terms(
+    discriminator: nn.Module, real: Tensor, fake: Tensor, *, penalty: bool = False, lengths: Tensor | None = None
+) -> Terms:
+    """One discriminator's loss for waves [batch, channels, samples]; nothing flows back into the codec."""
+    valid = Valid(lengths, real.shape[-1])
+    waves = torch.cat((valid.silence(real), valid.silence(fake))).detach().requires_grad_(penalty)
+    logits, _ = discriminator(waves)
+    real_logits, fake_logits = logits.chunk(2)
+    terms = {"hinge": hinge(real_logits, fake_logits, valid)}
+    if penalty:
+        terms["penalty"] = gradient_penalty(waves, logits)
+    return terms
+
+
+def joint_terms(
+    codec: "SoundStream",
+    target: Tensor,
+    reconstruction: Tensor,
+    commitment: Tensor,
+    lengths: Tensor | None = None,
+    *,
+    penalty: bool = False,
+) -> tuple[Terms, dict[str, Terms]]:
+    """The terms of `generator_terms` and those of each discriminator, from one judgement of each wave.
+
+    A step that lets all move at once hears every wave once instead of twice. The two sides share one graph: ask for
+    the gradients of each side's own parameters only, `loss.backward(inputs=parameters, retain_graph=True)`.
+    """
+    valid = Valid(lengths, target.shape[-1])
+    target = valid.silence(target).detach().requires_grad_(penalty)
+    reconstruction = valid.silence(reconstruction)
+    verdicts, judged = [], {}
+    for name, discriminator in codec.discriminators.items():
+        real_logits, real_features = discriminator(target)
+        logits, features = discriminator(reconstruction)
+        verdicts.append((logits, features, [feature.detach() for feature in real_features]))
+        judged[name] = {"hinge": hinge(real_logits, logits, valid)}
+        if penalty:
+            penalties = gradient_penalty(target, real_logits), gradient_penalty(reconstruction, logits)
+            judged[name]["penalty"] = torch.stack(penalties).mean()
+    terms = _reconstruction_terms(codec, target.detach(), reconstruction, commitment, valid)
+    return terms | _adversarial_terms(codec.config.loss_weights, verdicts, valid), judged
+
+
+def _reconstruction_terms(
+    codec: "SoundStream", target: Tensor, reconstruction: Tensor, commitment: Tensor, valid: Valid
+) -> Terms:
+    distances, weights = codec.reconstruction_losses, codec.config.loss_weights
+    terms: Terms = {}
+    for name in ("waveform", "mel", "stft"):
+        if weights[name]:
+            terms[name] = getattr(distances, name)(target, reconstruction, valid)
+    return {**terms, "commitment": commitment} if weights["commitment"] else terms
+
+
+def _adversarial_terms(
+    weights: Mapping[str, float], verdicts: list[tuple[Tensor, list[Tensor], list[Tensor]]], valid: Valid
+) -> Terms:
+    """From each discriminator's logits and features of the reconstruction, and its features of the target."""
+    terms: Terms = {}
+    if verdicts and weights["adversarial"]:
+        terms["adversarial"] = torch.stack([-valid.mean(logits) for logits, _, _ in verdicts]).mean()
+    if verdicts and weights["feature"]:
+        terms["feature"] = torch.stack([feature_distance(made, real, valid) for _, made, real in verdicts]).mean()
+    return terms
+
+
+def hinge(real_logits: Tensor, fake_logits: Tensor, valid: Valid) -> Tensor:
+    return valid.mean(F.relu(1 - real_logits)) + valid.mean(F.relu(1 + fake_logits))
+
+
+def feature_distance(made: list[Tensor], real: list[Tensor], valid: Valid) -> Tensor:
+    """Mean L1 over one discriminator's features [batch, …, time]."""
+    return torch.stack([valid.mean((m - r).abs()) for m, r in zip(made, real, strict=True)]).mean()
+
+
+def gradient_penalty(waves: Tensor, logits: Tensor) -> Tensor:
+    """Mean squared norm of the gradient of a clip's score, the mean of its logits, towards the clip."""
+    scores = logits.flatten(1).mean(dim=1)
+    (gradient,) = torch.autograd.grad(scores.sum(), waves, create_graph=True)
+    return gradient.square().flatten(1).sum(dim=1).mean()

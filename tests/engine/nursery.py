@@ -1,0 +1,72 @@
+"""Forks a training for every line it reads, so that trainings which are to be killed cost no start-up.
+
+A line is JSON: `folder`, `log` (where output goes), `options` for `toys.make`, and optionally `hang`, the
+name and number of a call at which the training stops for ever, having made the file `log` + ".hangs".
+It answers with the process id, and later with the exit status (minus the signal's number if a signal ended it).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from toys import GanTrainer, make
+
+from madrigal.engine.machine import matmul_rate
+
+
+def hang_at(owner: Any, name: str, number: int, marker: Path) -> None:
+    """The `number`-th call of a function never returns."""
+    real, calls = getattr(owner, name), 0
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == number:
+            marker.touch()
+            time.sleep(600)
+        return real(*args, **kwargs)
+
+    setattr(owner, name, counted)
+
+
+def train(job: dict[str, Any]) -> None:
+    if "hang" in job:
+        function, number = job["hang"]
+        owner = {"fsync": os, "rmtree": shutil, "rename": Path}[function]
+        hang_at(owner, function, number, Path(job["log"] + ".hangs"))
+    trainer = make(GanTrainer, job["folder"], resume=True, **job["options"])
+    pause = job.get("pause", 0.0)
+    trainer.train(lambda _: time.sleep(pause))
+
+
+def main() -> None:
+    matmul_rate("cpu", 32)  # measured once for all children
+    print("ready", flush=True)
+    for line in sys.stdin:
+        job = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            with open(job["log"], "w") as log:
+                os.dup2(log.fileno(), 1)
+                os.dup2(log.fileno(), 2)
+            try:
+                train(job)
+            except BaseException:
+                import traceback
+
+                traceback.print_exc()
+                os._exit(1)
+            sys.stderr.flush()
+            os._exit(0)
+        print(child, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""Adam, AdamW and Lion, and where weight decay goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from toys import RegressionTrainer, assert_identical, make, whole_state
+
+from madrigal.engine.optimizers import Lion, build_optimizer, load_optimizer_state, optimizer_state
+from madrigal.errors import UserError
+
+LR, WD = 0.1, 0.5
+
+
+def parameters() -> dict[str, nn.Parameter]:
+    return {
+        "weight": nn.Parameter(torch.tensor([[1.0, -2.0], [3.0, 0.5]])),
+        "bias": nn.Parameter(torch.tensor([0.5, -1.0])),
+        "scale": nn.Parameter(torch.tensor(2.0)),
+    }
+
+
+def with_gradients(named: dict[str, nn.Parameter], factor: float = 1.0) -> dict[str, nn.Parameter]:
+    for parameter in named.values():
+        parameter.grad = factor * torch.linspace(-1, 2, parameter.numel()).view_as(parameter)
+    return named
+
+
+@pytest.mark.parametrize(
+    ("name", "wd", "kind"),
+    [
+        ("auto", 0.0, torch.optim.Adam),
+        ("auto", WD, torch.optim.AdamW),
+        ("adam", WD, torch.optim.Adam),
+        ("adamw", 0.0, torch.optim.AdamW),
+        ("lion", WD, Lion),
+    ],
+)
+def test_the_name_picks_the_optimizer(name: str, wd: float, kind: type) -> None:
+    assert type(build_optimizer(parameters(), name=name, lr=LR, wd=wd)) is kind
+
+
+@pytest.mark.parametrize("name", ["adamw", "lion"])
+def test_one_dimensional_parameters_never_decay(name: str) -> None:
+    decayed, plain = with_gradients(parameters()), with_gradients(parameters())
+    build_optimizer(decayed, name=name, lr=LR, wd=WD).step()
+    build_optimizer(plain, name=name, lr=LR, wd=0.0).step()
+    assert torch.equal(decayed["bias"], plain["bias"])
+    assert torch.equal(decayed["scale"], plain["scale"])
+    expected = plain["weight"] - LR * WD * parameters()["weight"]
+    assert torch.allclose(decayed["weight"], expected, atol=1e-6)
+
+
+def test_adam_is_what_the_paper_says() -> None:
+    named = with_gradients(parameters())
+    before = {name: p.detach().clone() for name, p in named.items()}
+    build_optimizer(named, name="adam", lr=LR, betas=(0.9, 0.99)).step()
+    for name, parameter in named.items():
+        # After one step the corrected moments are the gradient and its square.
+        gradient = parameter.grad
+        expected = before[name] - LR * gradient / (gradient.abs() + 1e-8)
+        assert torch.allclose(parameter, expected, atol=1e-6)
+
+
+def test_lion_is_what_a_hand_computes() -> None:
+    weight = nn.Parameter(torch.tensor([[1.0, -1.0]]))
+    optimizer = build_optimizer({"weight": weight}, name="lion", lr=LR, wd=WD, betas=(0.9, 0.5))
+    weight.grad = torch.tensor([[4.0, -2.0]])
+    optimizer.step()
+    # decay to 0.95 of it, then 0.1 against the sign of 0.1 * gradient; momentum is half of the gradient
+    assert torch.allclose(weight, torch.tensor([[0.85, -0.85]]))
+    assert torch.equal(optimizer.state[weight]["exp_avg"], torch.tensor([[2.0, -1.0]]))
+    weight.grad = torch.tensor([[-10.0, 100.0]])
+    optimizer.step()
+    # 0.9 * 2 - 0.1 * 10 is positive still, -0.9 * 1 + 0.1 * 100 as well
+    assert torch.allclose(weight, torch.tensor([[0.85 * 0.95 - 0.1, -0.85 * 0.95 - 0.1]]))
+    assert torch.equal(optimizer.state[weight]["exp_avg"], torch.tensor([[-4.0, 49.5]]))
+
+
+def test_lion_leaves_a_parameter_without_gradient_alone() -> None:
+    weight = nn.Parameter(torch.ones(2, 2))
+    build_optimizer({"weight": weight}, name="lion", lr=LR, wd=WD).step()
+    assert torch.equal(weight, torch.ones(2, 2))
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "lion"])
+def test_the_state_goes_out_by_name_and_comes_back(name: str) -> None:
+    one = with_gradients(parameters())
+    first = build_optimizer(one, name=name, lr=LR, wd=WD)
+    first.step()
+    state = optimizer_state(first, one)
+    assert {key.partition("/")[0] for key in state} == set(one)
+    other = {n: nn.Parameter(one[n].detach().clone()) for n in reversed(one)}
+    second = build_optimizer(other, name=name, lr=LR, wd=WD)
+    load_optimizer_state(second, other, state)
+    for named, optimizer in ((one, first), (other, second)):
+        with_gradients(named, -3.0)
+        optimizer.step()
+    assert all(torch.equal(one[n], other[n]) for n in one)
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "lion"])
+def test_every_optimizer_learns_and_resumes(tmp_path: Path, name: str) -> None:
+    options = {"optimizer": name, "wd": 1e-3, "lr": 4e-2, "num_train_steps": 40, "batch_size": 8}
+    trainer = make(RegressionTrainer, tmp_path / "a", **options)
+    losses = []
+    for _ in range(40):
+        losses.append(trainer.train_step()["loss"])
+        if trainer.step == 20:
+            trainer.save(tmp_path / "middle")
+    assert losses[-1] < 0.6 * losses[0]
+    resumed = make(RegressionTrainer, tmp_path / "b", **options)
+    resumed.load(tmp_path / "middle")
+    assert [resumed.train_step()["loss"] for _ in range(20)] == losses[20:]
+    assert_identical(whole_state(resumed), whole_state(trainer))
+
+
+def test_another_optimizers_moments_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    trainer = make(RegressionTrainer, tmp_path / "a", optimizer="lion")
+    trainer.train_step()
+    trainer.save(tmp_path / "lion")
+    other = make(RegressionTrainer, tmp_path / "b", optimizer="adam")
+    with pytest.raises(UserError, match=r"trained with lion, not with adam: set plan\.optimizer"):
+        other.load(tmp_path / "lion")
+    other.load(tmp_path / "lion", restore_optimizer=False)
+    other.train_step()
