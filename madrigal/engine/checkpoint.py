@@ -51,6 +51,7 @@ def write_checkpoint(
             (partial / name).write_text(json.dumps(value, indent=2) + "\n")
         files = {path.name: _checksum(path) for path in sorted(partial.iterdir())}
         whole = {"format": FORMAT, **state, "files": files}
+        whole["checksum"] = _own_checksum(whole)
         (partial / STATE).write_text(json.dumps(whole, indent=2) + "\n")
         for path in partial.iterdir():
             _sync(path)
@@ -78,13 +79,15 @@ def read_state(folder: Path) -> dict[str, Any]:
         raise DamagedCheckpoint(f"There is no checkpoint folder {folder}; name one such as RUN/checkpoints/step-….")
     try:
         state = json.loads((folder / STATE).read_text())
-        files = state["files"]
+        files, own = state["files"], state.pop("checksum", None)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DamagedCheckpoint(f"The checkpoint {folder} is damaged: its {STATE} cannot be read.") from error
     if state.get("format") != FORMAT:
         raise DamagedCheckpoint(
             f"The checkpoint {folder} has format {state.get('format')}, this version reads {FORMAT}."
         )
+    if own is not None and own != _own_checksum(state):
+        raise DamagedCheckpoint(f"The checkpoint {folder} is damaged: {STATE} is not what was written.")
     for name, expected in files.items():
         try:
             found = _checksum(folder / name)
@@ -149,6 +152,11 @@ def prune(folder: Path, keep: int, best: str | None) -> None:
 def _checksum(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _own_checksum(state: dict[str, Any]) -> str:
+    """Of what `state.json` says of itself."""
+    return hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()
 
 
 def _sync(path: Path) -> None:

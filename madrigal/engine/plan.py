@@ -41,12 +41,12 @@ class Plan(BaseModel):
     max_skipped_steps: int = Field(10, ge=1, description="stop after so many non-finite steps in a row")
 
     use_ema: bool = Field(True, description="keep an average of the weights")
-    ema_beta: float = Field(0.995, ge=0, lt=1)
-    ema_update_after_step: int = Field(500, ge=0)
-    ema_update_every: int = Field(10, ge=1)
+    ema_beta: float = Field(0.995, ge=0, lt=1, description="how much of itself the average keeps when it moves")
+    ema_update_after_step: int = Field(500, ge=0, description="up to here the average equals the weights")
+    ema_update_every: int = Field(10, ge=1, description="steps between moves of the average")
 
     valid_frac: float = Field(0.05, ge=0, lt=1, description="share held out where no validation set is given")
-    random_split_seed: int = Field(42, ge=0)
+    random_split_seed: int = Field(42, ge=0, description="which items are held out follows from it")
     best_metric: str | None = Field(None, description="the validation figure that picks the best checkpoint")
     best_is_highest: bool = Field(False, description="whether more of best_metric is better")
     num_samples: int = Field(4, ge=0, description="samples written at each validation")

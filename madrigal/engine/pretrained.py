@@ -61,7 +61,7 @@ class Pretrained:
         (folder / "config.json").write_text(self.config.model_dump_json(indent=2) + "\n")
         save_file(
             # Copies: the format has no place for one tensor under two names.
-            {name: t.detach().cpu().clone().contiguous() for name, t in self._exported().items()},
+            {name: t.detach().cpu().clone().contiguous() for name, t in self.exported().items()},
             folder / "model.safetensors",
         )
         return folder
@@ -78,13 +78,14 @@ class Pretrained:
             self.save_pretrained(folder)
             return str(api.upload_folder(repo_id=repo_id, folder_path=folder))
 
-    def _exported(self) -> dict[str, Tensor]:
+    def exported(self) -> dict[str, Tensor]:
+        """The state without the parts that only training needs."""
         state: dict[str, Tensor] = self.state_dict()  # type: ignore[attr-defined]
         return {name: tensor for name, tensor in state.items() if not name.startswith(self.left_out)}
 
     @torch.no_grad()
     def _take(self, weights: dict[str, Tensor], folder: Path) -> None:
-        own: dict[str, Tensor] = self._exported()
+        own: dict[str, Tensor] = self.exported()
         wrong = next((n for n in own if n not in weights or weights[n].shape != own[n].shape), None)
         if wrong is not None:
             raise UserError(f"The weights in {folder} do not fit their config.json: {wrong} differs.")

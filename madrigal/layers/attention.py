@@ -53,14 +53,13 @@ class DynamicPositionBias(nn.Module):
 
     def __init__(self, dim: int, heads: int) -> None:
         super().__init__()
-        self.net = nn.Sequential(
-            nn.Linear(1, dim), nn.SiLU(), nn.Linear(dim, dim), nn.SiLU(), nn.Linear(dim, heads)
-        )
+        self.net = nn.Sequential(nn.Linear(1, dim), nn.SiLU(), nn.Linear(dim, dim), nn.SiLU(), nn.Linear(dim, heads))
 
     def forward(self, window: int) -> Tensor:
-        weight = self.net[0].weight
+        weight = next(self.parameters())
         distances = torch.arange(window, device=weight.device, dtype=weight.dtype)
-        return self.net(distances[:, None] / window).T
+        biases: Tensor = self.net(distances[:, None] / window).T
+        return biases
 
 
 class LocalAttention(nn.Module):
@@ -100,15 +99,15 @@ class LocalAttention(nn.Module):
         return F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
 
     def _attend_blocks(self, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
-        """Blocks of one window, each over itself and the block before: the cost grows with the length, not its square."""
+        """Blocks of one window, each over itself and the block before: the cost grows only with the length."""
         batch, _, time, _ = query.shape
         size, missing = self.window, -time % self.window
         blocks = (time + missing) // size
         query, key, value = (F.pad(t, (0, 0, 0, missing)) for t in (query, key, value))
         head = self._attend(query[..., :size, :], key[..., :size, :], value[..., :size, :], bias)
-        spans = (t.unfold(2, 2 * size, size).permute(0, 2, 1, 4, 3).flatten(0, 1) for t in (key, value))
+        keys, values = (t.unfold(2, 2 * size, size).permute(0, 2, 1, 4, 3).flatten(0, 1) for t in (key, value))
         rest = query[..., size:, :].unflatten(2, (blocks - 1, size)).transpose(1, 2).flatten(0, 1)
-        tail = self._attend(rest, *spans, bias)
+        tail = self._attend(rest, keys, values, bias)
         tail = tail.unflatten(0, (batch, blocks - 1)).transpose(1, 2).flatten(2, 3)
         return torch.cat((head, tail), dim=2)[..., :time, :]
 
@@ -142,7 +141,9 @@ class FeedForward(nn.Sequential):
 
     def __init__(self, dim: int, mult: int = 4) -> None:
         inner = int(dim * mult * 2 / 3)
-        super().__init__(nn.RMSNorm(dim), nn.Linear(dim, 2 * inner, bias=False), GEGLU(), nn.Linear(inner, dim, bias=False))
+        super().__init__(
+            nn.RMSNorm(dim), nn.Linear(dim, 2 * inner, bias=False), GEGLU(), nn.Linear(inner, dim, bias=False)
+        )
 
 
 class GEGLU(nn.Module):

@@ -84,8 +84,8 @@ class _ToSignal(Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        g, w = ctx.saved_tensors[:2], ctx.saved_tensors[2:]
-        to_g = convolve(grads, w, ctx.shape) if ctx.needs_input_grad[0] else (None, None)
+        *g, w_real, w_imag = ctx.saved_tensors
+        to_g = convolve((grads[0], grads[1]), (w_real, w_imag), ctx.shape) if ctx.needs_input_grad[0] else (None, None)
         to_w = _ToKernel.apply(*grads, *g, ctx.shape) if ctx.needs_input_grad[2] else (None, None)
         return *to_g, *to_w, None
 
@@ -104,9 +104,9 @@ class _ToKernel(Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        x, g = ctx.saved_tensors[:2], ctx.saved_tensors[2:]
+        x_real, x_imag, *g = ctx.saved_tensors
         to_x = _ToSignal.apply(*g, *grads, ctx.shape) if ctx.needs_input_grad[0] else (None, None)
-        to_g = convolve(x, grads, ctx.shape) if ctx.needs_input_grad[2] else (None, None)
+        to_g = convolve((x_real, x_imag), (grads[0], grads[1]), ctx.shape) if ctx.needs_input_grad[2] else (None, None)
         return *to_x, *to_g, None
 
 
@@ -117,7 +117,7 @@ def _convolve(x: Tensor, kernel: Tensor, shape: Shape) -> Tensor:
 def _to_signal(grad: Tensor, kernel: Tensor, shape: Shape) -> Tensor:
     if kernel.shape[1] < 8 and shape.stride == (1, 1):
         # The convolution kernels would pad so few channels to a full vector: a matrix product wastes nothing.
-        columns = kernel.flatten(1).T @ grad.flatten(2)
+        columns = torch.bmm(kernel.flatten(1).T.expand(len(grad), -1, -1), grad.flatten(2))
         return F.fold(columns, shape.signal[2:], kernel.shape[2:], padding=shape.padding)
     signal = grad.new_empty(1).expand(shape.signal)
     return _convolution_backward(grad, signal, kernel, shape, (True, False, False))[0]
@@ -158,9 +158,33 @@ class ComplexConv2d(nn.Module):
         self.bias = nn.Parameter(torch.empty(2, out_channels, 1, 1).uniform_(-bound, bound))
 
     def forward(self, x: Complex) -> Complex:
-        weight = self.weight.movedim(-1, 2)
-        if torch.is_autocast_enabled(weight.device.type):
-            dtype = torch.get_autocast_dtype(weight.device.type)
-            x, weight = (x[0].to(dtype), x[1].to(dtype)), weight.to(dtype)
-        shape = Shape(self.stride, self.padding, x[0].shape, weight.shape[1:])
-        return convolve(x, (weight[0], weight[1]), shape, (self.bias[0], self.bias[1]))
+        return self.apply_kernel(x, self.kernel, (self.bias[0], self.bias[1]), self.padding)
+
+    @property
+    def kernel(self) -> Complex:
+        """Real and imaginary part, [out_channels, in_channels, height, width]."""
+        real, imag = self.weight.movedim(-1, 2)
+        return real, imag
+
+    def apply_kernel(self, x: Complex, kernel: Complex, bias: Complex, padding: tuple[int, int]) -> Complex:
+        device = kernel[0].device.type
+        if torch.is_autocast_enabled(device):
+            dtype = torch.get_autocast_dtype(device)
+            x, kernel, bias = ((t[0].to(dtype), t[1].to(dtype)) for t in (x, kernel, bias))
+        return convolve(x, kernel, Shape(self.stride, padding, x[0].shape, kernel[0].shape), bias)
+
+    def after(self, first: "ComplexConv2d", x: Complex) -> Complex:
+        """What this would make of `first(x)`, in one convolution: for few input channels a fraction of the work.
+
+        The kernel is that of both. `x` is padded once for both, so `first` is not cut off at the border in between.
+        """
+        (height, width), (real, imag), (b_real, b_imag) = self.kernel[0].shape[2:], self.kernel, first.bias
+        signal = first.kernel[0].transpose(0, 1), first.kernel[1].transpose(0, 1)
+        flipped = real.flip(2, 3), imag.flip(2, 3)
+        shape = Shape((1, 1), (height - 1, width - 1), signal[0].shape, real.shape)
+        both_real, both_imag = convolve(signal, flipped, shape)
+        kernel = both_real.transpose(0, 1), both_imag.transpose(0, 1)
+        r, i, b_r, b_i = real.sum((2, 3)), imag.sum((2, 3)), b_real.flatten(1), b_imag.flatten(1)
+        bias = self.bias[0] + (r @ b_r - i @ b_i)[..., None], self.bias[1] + (r @ b_i + i @ b_r)[..., None]
+        padding = (self.padding[0] + first.padding[0], self.padding[1] + first.padding[1])
+        return self.apply_kernel(x, kernel, bias, padding)

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from madrigal.layers.codebooks import Codebooks
-from madrigal.layers.quantizers import ABSENT, Frames, Gather, Quantizer, Reduce
+from madrigal.layers.residual_quantizer import ABSENT, Frames, Gather, Quantizer, Reduce
 
 
 def straight_through(x: Tensor, target: Tensor) -> Tensor:

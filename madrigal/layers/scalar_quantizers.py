@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from madrigal.layers.quantizers import ABSENT, Frames, Quantizer
+from madrigal.layers.residual_quantizer import ABSENT, Frames, Quantizer
 from madrigal.layers.residual_vq import straight_through
 
 SHARPNESS = 4.0

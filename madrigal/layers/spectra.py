@@ -184,6 +184,8 @@ class CausalInverseSTFT(nn.Module):
         self.register_buffer("synthesis", window("sine", n_fft) / envelope, persistent=False)
 
     def forward(self, spectrum: Tensor, cache: StreamCache | None = None) -> Tensor:
+        if not spectrum.shape[-2]:
+            return spectrum.real.new_zeros(*spectrum.shape[:-2], 0)
         wave = self._overlap_add(torch.fft.irfft(spectrum, n=self.n_fft) * self.synthesis)
         complete = spectrum.shape[-2] * self.hop
         # The first `latency` samples lie before time zero.

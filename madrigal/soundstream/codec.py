@@ -150,9 +150,7 @@ class SoundStream(nn.Module, Pretrained):
 
     # The ways through the codec.
 
-    def latents(
-        self, audio: Tensor, *, is_denoising: bool | None = None, cache: StreamCache | None = None
-    ) -> Tensor:
+    def latents(self, audio: Tensor, *, is_denoising: bool | None = None, cache: StreamCache | None = None) -> Tensor:
         """Waves to latents [batch, frames, codebook_dim] as the quantizer gets them."""
         audio = self._batched(audio)
         audio = F.pad(audio, (0, -audio.shape[-1] % self.downsample_factor))
@@ -161,9 +159,7 @@ class SoundStream(nn.Module, Pretrained):
             x = self.encoder_attn(x, cache)
         return self.encoder_film(x, is_denoising)
 
-    def encode(
-        self, audio: Tensor, *, num_quantizers: int | None = None, is_denoising: bool | None = None
-    ) -> Tensor:
+    def encode(self, audio: Tensor, *, num_quantizers: int | None = None, is_denoising: bool | None = None) -> Tensor:
         """Waves to codes [batch, frames, quantizers] of the first `num_quantizers` levels, or all."""
         latents = self.latents(audio, is_denoising=is_denoising)
         codes: Tensor = self.quantizer(latents, num_quantizers=num_quantizers).codes
@@ -191,9 +187,7 @@ class SoundStream(nn.Module, Pretrained):
         wave: Tensor = self.decoder(x.transpose(1, 2), cache)
         return wave
 
-    def decode_from_codebook_indices(
-        self, quantized_indices: Tensor, *, is_denoising: bool | None = None
-    ) -> Tensor:
+    def decode_from_codebook_indices(self, quantized_indices: Tensor, *, is_denoising: bool | None = None) -> Tensor:
         """Codes [batch, frames, quantizers] to waves [batch, channels, samples]."""
         if quantized_indices.ndim != 3:
             raise ValueError(
@@ -241,15 +235,17 @@ class SoundStream(nn.Module, Pretrained):
     ) -> Any:
         """The generator's loss, or what is asked for by one of the `return_…`.
 
-        `return_codes_only`: codes. `return_encoded`: quantized latents, codes and commitment loss. `return_recons_only`:
-        waves of the shape of `x`. `return_loss_breakdown`: the loss and its terms. `return_discr_loss`: the loss of all
-        discriminators, or a list of (name, loss). `target` is the clean audio that a denoising codec shall give.
+        `return_codes_only`: codes. `return_encoded`: quantized latents, codes and commitment loss.
+        `return_recons_only`: waves of the shape of `x`. `return_loss_breakdown`: the loss and its terms.
+        `return_discr_loss`: the loss of all discriminators, `return_discr_losses_separately`: a list of (name, loss).
+        `target` is the clean audio that a denoising codec shall give; `input_sample_hz` is the rate of both.
         Samples that do not fill a frame are padded on the right, or, with `curtail_from_left`, on the left.
 
         In training mode the loss is also what the codebooks learn from, when the next loss is asked for.
         """
         if input_sample_hz is not None:
-            x, target = (None if t is None else resample(t, input_sample_hz, self.target_sample_hz) for t in (x, target))
+            x = resample(x, input_sample_hz, self.target_sample_hz)
+            target = None if target is None else resample(target, input_sample_hz, self.target_sample_hz)
         audio = self._batched(x)
         clean = audio if target is None else self._batched(target)
         missing = -audio.shape[-1] % self.downsample_factor if curtail_from_left else 0
@@ -259,8 +255,10 @@ class SoundStream(nn.Module, Pretrained):
         if return_encoded:
             return tuple(self.quantizer(self.latents(audio, is_denoising=is_denoising)))
         if return_recons_only:
-            wave, _ = self.autoencode(audio, collect=False, is_denoising=is_denoising)
-            return self._unbatched(wave[..., missing:], x.ndim)
+            # By way of the codes, so that decoding them gives the same wave to the bit.
+            codes = self.encode(audio, is_denoising=is_denoising)
+            wave = self.decode_from_codebook_indices(codes, is_denoising=is_denoising)
+            return self._unbatched(wave[..., missing : audio.shape[-1]], x.ndim)
         if is_denoising is not None and target is None:
             raise ValueError("A denoising codec is trained towards clean audio: give it as `target`.")
         if return_discr_loss or return_discr_losses_separately:
@@ -294,7 +292,7 @@ class SoundStream(nn.Module, Pretrained):
             self.quantizer.initialize(self.latents(audio, is_denoising=is_denoising).flatten(0, 1))
 
     def _batched(self, audio: Tensor) -> Tensor:
-        """[samples], [batch, samples] (mono), [channels, samples] (stereo) or [batch, channels, samples] -> the last."""
+        """[samples], [batch, samples] of mono or [channels, samples] of stereo -> [batch, channels, samples]."""
         channels = self.config.input_channels
         if audio.ndim < 3 and channels == 1:
             audio = audio.reshape(-1, 1, audio.shape[-1])

@@ -39,72 +39,124 @@ class SoundStreamConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     # signal
-    target_sample_hz: Count = 16000
-    input_channels: Literal[1, 2] = 1
-    strides: tuple[Count, ...] = (2, 4, 5, 8)
+    target_sample_hz: Count = Field(16000, description="rate that the codec works at, in Hz")
+    input_channels: Literal[1, 2] = Field(1, description="1 for mono, 2 for stereo")
+    strides: tuple[Count, ...] = Field((2, 4, 5, 8), description="downsampling factors; their product is the hop")
+
+    # architecture
+    frontend: Literal["waveform", "stft"] = Field(
+        "waveform", description="what the encoder hears: the wave, or STFT frames"
+    )
+    head: Literal["waveform", "istft"] = Field(
+        "waveform", description="how the decoder ends: in the wave, or in an inverse STFT"
+    )
 
     # time-domain encoder and decoder
-    frontend: Literal["waveform", "stft"] = "waveform"
-    head: Literal["waveform", "istft"] = "waveform"
-    channels: Count = 32
-    channel_mults: tuple[Count, ...] = (2, 4, 8, 16)
-    enc_cycle_dilations: tuple[Count, ...] = (1, 3, 9)
-    dec_cycle_dilations: tuple[Count, ...] = (1, 3, 9)
-    squeeze_excite: bool = False
-    use_gate_loop_layers: bool = False
-    pad_mode: PadMode = "constant"
+    channels: Count = Field(32, description="channels of the first convolution")
+    channel_mults: tuple[Count, ...] = Field(
+        (2, 4, 8, 16), description="channels after each stride, as multiples of `channels`"
+    )
+    enc_cycle_dilations: tuple[Count, ...] = Field(
+        (1, 3, 9), description="dilations of the encoder's residual units, in turn"
+    )
+    dec_cycle_dilations: tuple[Count, ...] = Field(
+        (1, 3, 9), description="dilations of the decoder's residual units, in turn"
+    )
+    squeeze_excite: bool = Field(False, description="gate each residual unit by its mean over the past")
+    use_gate_loop_layers: bool = Field(False, description="a gated recurrence after each stride")
+    pad_mode: PadMode = Field("constant", description="what was before the first sample: zeros, or that sample")
 
     # STFT-domain encoder and decoder; the hop is prod(strides)
-    spectral_dim: Count = 256
-    spectral_depth: Count = 6
-    spectral_n_fft: Count | None = Field(None, description="None means twice the hop.")
-    spectral_ff_mult: Annotated[float, Field(gt=0)] = 3
-    spectral_kernel_size: Count = 7
+    spectral_dim: Count = Field(256, description="width of the blocks")
+    spectral_depth: Count = Field(6, description="ConvNeXt blocks in the encoder, and in the decoder")
+    spectral_n_fft: Count | None = Field(None, description="window in samples; null: twice the hop")
+    spectral_ff_mult: Annotated[float, Field(gt=0)] = Field(
+        3, description="hidden width of a block, in multiples of its width"
+    )
+    spectral_kernel_size: Count = Field(7, description="frames that a block's convolution sees")
 
     # attention on both sides of the quantizer
-    use_local_attn: bool = True
-    attn_depth: Count = 1
-    attn_heads: Count = 8
-    attn_dim_head: Count = 64
-    attn_window_size: Count = 128
-    attn_xpos_scale_base: Count | None = Field(None, description="None means plain rotary positions.")
-    attn_dynamic_pos_bias: bool = False
+    use_local_attn: bool = Field(True, description="attention to the frames just past, before and after the quantizer")
+    attn_depth: Count = Field(1, description="layers on each side")
+    attn_heads: Count = Field(8, description="heads of a layer")
+    attn_dim_head: Count = Field(64, description="width of a head")
+    attn_window_size: Count = Field(128, description="frames that a frame attends to, with itself")
+    attn_xpos_scale_base: Count | None = Field(None, description="decay of attention with distance (xPos); null: none")
+    attn_dynamic_pos_bias: bool = Field(
+        False, description="a learned bias for each distance instead of rotary positions"
+    )
 
     # quantizer
-    codebook_dim: Count = 512
-    codebook_size: Annotated[int, Field(ge=2)] | None = Field(None, description="None: 1024, or given by the levels.")
-    use_lookup_free_quantizer: bool = False
-    use_finite_scalar_quantizer: bool = False
-    finite_scalar_quantizer_levels: tuple[Annotated[int, Field(ge=2)], ...] | None = None
-    rq_num_quantizers: Count = 8
-    rq_groups: Count = 1
-    rq_commitment_weight: Weight = 1.0
-    rq_ema_decay: Annotated[float, Field(ge=0, lt=1)] = 0.95
-    quantize_dropout_cutoff_index: Annotated[int, Field(ge=0)] = 1
-    rq_quantize_dropout_multiple_of: Count = 1
-    rq_stochastic_sample_codes: bool = False
-    rq_rotation_trick: bool = True
-    factorised_dim: Count | None = None
-    l2_normalised_codes: bool = False
-    rq_kwargs: dict[str, Any] = Field(default_factory=dict, description="Passed on to `build_quantizer`.")
+    codebook_dim: Count = Field(512, description="width of the latents")
+    codebook_size: Annotated[int, Field(ge=2)] | None = Field(
+        None, description="codes of a codebook; null: 1024, or the product of the FSQ levels"
+    )
+    use_lookup_free_quantizer: bool = Field(
+        False, description="LFQ: a code is the signs of log2(codebook_size) dimensions"
+    )
+    use_finite_scalar_quantizer: bool = Field(False, description="FSQ: a code is a few dimensions, each rounded")
+    finite_scalar_quantizer_levels: tuple[Annotated[int, Field(ge=2)], ...] | None = Field(
+        None, description="steps of each FSQ dimension, at least 3"
+    )
+    rq_num_quantizers: Count = Field(8, description="residual levels")
+    rq_groups: Count = Field(1, description="equal parts of the latents, each with codebooks of its own")
+    rq_commitment_weight: Weight = Field(1.0, description="factor of the quantizer's own loss, before loss_weights")
+    rq_ema_decay: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.95, description="how much of a codebook's past a step keeps"
+    )
+    quantize_dropout_cutoff_index: Annotated[int, Field(ge=0)] = Field(
+        1, description="dropout keeps the levels up to this one, counted from 0"
+    )
+    rq_quantize_dropout_multiple_of: Count = Field(1, description="dropout keeps a multiple of so many levels")
+    rq_stochastic_sample_codes: bool = Field(
+        False, description="in training, draw one of the near codes, not always the nearest"
+    )
+    rq_rotation_trick: bool = Field(
+        True, description="pass gradients through codes by rotation; false: straight through"
+    )
+    factorised_dim: Count | None = Field(None, description="look codes up in so few dimensions; null: in all")
+    l2_normalised_codes: bool = Field(False, description="the nearest code is that of the smallest angle")
+    rq_kwargs: dict[str, Any] = Field(
+        default_factory=dict,
+        description="more for `build_quantizer`: kmeans_init, dead_code_threshold, quantize_dropout",
+    )
 
     # discriminators
-    discr_multi_scales: tuple[Fraction, ...] = (1.0, 0.5, 0.25)
-    use_complex_stft_discr: bool = True
-    complex_stft_discr_logits_abs: bool = True
-    complex_stft_discr_kwargs: dict[str, Any] = Field(default_factory=dict)
-    discr_spectrogram_n_ffts: tuple[Count, ...] = Field((), description="One light discriminator for each n_fft.")
-    discr_spectrogram_channels: Count = 32
-    stft_normalized: bool = False
+    discr_multi_scales: tuple[Fraction, ...] = Field(
+        (1.0, 0.5, 0.25), description="a waveform discriminator at each of these fractions of the rate"
+    )
+    use_complex_stft_discr: bool = Field(True, description="a discriminator of complex convolutions over the STFT")
+    complex_stft_discr_logits_abs: bool = Field(
+        True, description="its logits are moduli; false: real and imaginary parts"
+    )
+    complex_stft_discr_kwargs: dict[str, Any] = Field(
+        default_factory=dict, description="more for `ComplexSTFTDiscriminator`: channels, n_fft, strides"
+    )
+    discr_spectrogram_n_ffts: tuple[Count, ...] = Field(
+        (), description="a light STFT discriminator for each of these windows"
+    )
+    discr_spectrogram_channels: Count = Field(32, description="channels of the light discriminators' first layer")
+    stft_normalized: bool = Field(
+        False, description="divide spectra by the root of n_fft (complex discriminator, mel term)"
+    )
 
     # losses
-    waveform_loss: Literal["mse", "l1"] = "mse"
-    mel_loss: Literal["soundstream", "log"] = "soundstream"
-    multi_spectral_window_powers_of_two: tuple[Count, ...] = (6, 7, 8, 9, 10, 11)
-    multi_spectral_n_ffts: Count | None | tuple[Count | None, ...] = 512
-    multi_spectral_n_mels: Count | tuple[Count, ...] = 64
-    stft_loss_n_ffts: tuple[Count, ...] = (512, 1024, 2048)
-    loss_weights: dict[str, Weight] = Field(default_factory=lambda: dict(DEFAULT_LOSS_WEIGHTS))
+    waveform_loss: Literal["mse", "l1"] = Field("mse", description="distance of the term `waveform`")
+    mel_loss: Literal["soundstream", "log"] = Field(
+        "soundstream", description="the paper's distance of the term `mel`, or L1 of log-mels"
+    )
+    multi_spectral_window_powers_of_two: tuple[Count, ...] = Field(
+        (6, 7, 8, 9, 10, 11), description="windows of the term `mel`: 2 to these powers, in samples"
+    )
+    multi_spectral_n_ffts: Count | tuple[Count | None, ...] | None = Field(
+        512, description="n_fft of all windows or of each, at least the window; null: the window"
+    )
+    multi_spectral_n_mels: Count | tuple[Count, ...] = Field(64, description="mel bands of all windows or of each")
+    stft_loss_n_ffts: tuple[Count, ...] = Field((512, 1024, 2048), description="windows of the term `stft`")
+    loss_weights: dict[str, Weight] = Field(
+        default_factory=lambda: dict(DEFAULT_LOSS_WEIGHTS),
+        description="by term; those left out keep their default, and weight 0 is not computed",
+    )
 
     @property
     def downsample_factor(self) -> int:
@@ -156,7 +208,9 @@ class SoundStreamConfig(BaseModel):
                 continue
             weight = options.pop(alias)
             if named.setdefault(term, weight) != weight:
-                raise ValueError(f"{alias}={weight} contradicts loss_weights['{term}']={named[term]}; give one of them.")
+                raise ValueError(
+                    f"{alias}={weight} contradicts loss_weights['{term}']={named[term]}; give one of them."
+                )
         for term in named:
             if term not in DEFAULT_LOSS_WEIGHTS:
                 near = difflib.get_close_matches(str(term), DEFAULT_LOSS_WEIGHTS, n=1)
@@ -203,7 +257,9 @@ class SoundStreamConfig(BaseModel):
         for name in ("multi_spectral_n_ffts", "multi_spectral_n_mels"):
             value = getattr(self, name)
             if isinstance(value, tuple) and len(value) != resolutions:
-                raise ValueError(f"{name} has {len(value)} entries for {resolutions} windows; give one each, or a number.")
+                raise ValueError(
+                    f"{name} has {len(value)} entries for {resolutions} windows; give one each, or a number."
+                )
         if any(abs(round(1 / scale) * scale - 1) > 1e-3 for scale in self.discr_multi_scales):
             raise ValueError(
                 f"discr_multi_scales must be 1 over whole numbers, such as (1, 0.5), not {self.discr_multi_scales}."

@@ -19,6 +19,15 @@ from madrigal.soundstream.config import SoundStreamConfig
 Judgement = tuple[Tensor, list[Tensor]]
 
 
+class WideConv1d(nn.Conv1d):
+    """A convolution of many channels over few steps, as one matrix product: that leaves its large kernel in place."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        size = self.kernel_size[0]
+        steps = F.pad(x, (size // 2, size // 2)).unfold(2, size, 1)
+        return F.linear(steps.transpose(1, 2).flatten(2), self.weight.flatten(1), self.bias).transpose(1, 2)
+
+
 class MultiScaleDiscriminator(nn.Module):
     """Strided grouped convolutions over the wave at a fraction of its rate; `factors` are averaged away in turn.
 
@@ -42,7 +51,7 @@ class MultiScaleDiscriminator(nn.Module):
             nn.Conv1d(size_in, size_out, 41, stride=4, padding=20, groups=group)
             for (size_in, size_out), group in zip(pairwise(sizes), groups, strict=True)
         )
-        self.last = nn.Conv1d(sizes[-1], sizes[-1], 5, padding=2)
+        self.last = WideConv1d(sizes[-1], sizes[-1], 5)
         self.to_logits = nn.Conv1d(sizes[-1], 1, 3, padding=1)
 
     def forward(self, wave: Tensor) -> Judgement:
@@ -78,8 +87,9 @@ class ComplexResidualUnit(nn.Module):
         self.activation = ModReLU()
         self.down = ComplexConv2d(in_channels, out_channels, kernel, stride=stride, padding=(1, 1))
 
-    def forward(self, x: Complex) -> Complex:
-        real, imag = self.conv(x)
+    def forward(self, x: Complex, convolved: Complex | None = None) -> Complex:
+        """`convolved` is what the first convolution makes of `x`, where that is already known."""
+        real, imag = self.conv(x) if convolved is None else convolved
         scale = self.activation.scale((real, imag))
         return self.down((torch.addcmul(x[0], real, scale), torch.addcmul(x[1], imag, scale)))
 
@@ -113,15 +123,20 @@ class ComplexSTFTDiscriminator(nn.Module):
             raise ValueError(f"The strides {strides} do not divide the {n_fft // 2} bands of n_fft={n_fft}.")
         sizes = [channels, *(channels * mult for mult in chan_mults)]
         self.first = ComplexConv2d(input_channels, channels, (7, 7), padding=(3, 3))
-        self.units = nn.ModuleList(
+        self.head, *units = (
             ComplexResidualUnit(size_in, size_out, (frequency, time))
             for (size_in, size_out), (time, frequency) in zip(pairwise(sizes), strides, strict=True)
         )
+        self.units = nn.ModuleList(units)
         self.to_logits = ComplexConv2d(sizes[-1], 1, (bands, 1))
 
     def forward(self, wave: Tensor) -> Judgement:
-        x = self.first(self._spectrum(wave))
+        spectrum = self._spectrum(wave)
+        x = self.first(spectrum)
         features = [*x]
+        # Nothing bends the signal between the first two convolutions, and the spectrum has but one channel.
+        x = self.head(x, self.head.conv.after(self.first, spectrum))
+        features.extend(x)
         for unit in self.units:
             x = unit(x)
             features.extend(x)
@@ -132,9 +147,7 @@ class ComplexSTFTDiscriminator(nn.Module):
 
     def _spectrum(self, wave: Tensor) -> Complex:
         """All bands but the highest, so that they can be halved, and as many frames as the strides divide."""
-        x = stft(
-            wave, self.n_fft, hop=self.hop_length, win_length=self.win_length, normalized=self.stft_normalized
-        )
+        x = stft(wave, self.n_fft, hop=self.hop_length, win_length=self.win_length, normalized=self.stft_normalized)
         missing = -x.shape[-1] % self.time_stride
         planes = (F.pad(plane[..., :-1, :], (0, missing)) for plane in (x.real, x.imag))
         real, imag = (plane.contiguous(memory_format=torch.channels_last) for plane in planes)

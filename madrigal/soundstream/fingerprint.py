@@ -41,7 +41,10 @@ def fingerprint(codec: SoundStream) -> bytes:
 
 def _options(codec: SoundStream) -> dict[str, Any]:
     """Only what differs from the defaults: a later version that has more options still knows an old codec's files."""
-    options, defaults = codec.config.model_dump(mode="json"), SoundStreamConfig().model_dump(mode="json")
+    options, defaults = (
+        codec.config.model_dump(mode="json"),
+        SoundStreamConfig.model_validate({}).model_dump(mode="json"),
+    )
     return {
         name: value
         for name, value in options.items()

@@ -28,9 +28,7 @@ class SqueezeExcite(nn.Module):
     def __init__(self, channels: int, reduction: int = 4, min_channels: int = 8) -> None:
         super().__init__()
         inner = max(min_channels, channels // reduction)
-        self.net = nn.Sequential(
-            nn.Conv1d(channels, inner, 1), nn.SiLU(), nn.Conv1d(inner, channels, 1), nn.Sigmoid()
-        )
+        self.net = nn.Sequential(nn.Conv1d(channels, inner, 1), nn.SiLU(), nn.Conv1d(inner, channels, 1), nn.Sigmoid())
 
     def forward(self, x: Tensor, cache: StreamCache | None = None) -> Tensor:
         total, count = x.cumsum(dim=-1), torch.arange(1, x.shape[-1] + 1, device=x.device)
@@ -43,9 +41,9 @@ class SqueezeExcite(nn.Module):
 
 
 class GateLoop(nn.Module):
-    """A learned leaky memory of each channel: h[t] = a[t] h[t-1] + (1 - a[t]) v[t], read through a gate, added to the input.
+    """A learned leaky memory of each channel, h[t] = a[t] h[t-1] + (1 - a[t]) v[t].
 
-    [batch, channels, time] -> the same shape.
+    It is read through a gate and added to the input. [batch, channels, time] -> the same shape.
     """
 
     def __init__(self, channels: int) -> None:
@@ -104,14 +102,10 @@ class SeanetEncoder(CausalSequential):
 
     def __init__(self, config: SoundStreamConfig) -> None:
         sizes = [config.channels, *(config.channels * mult for mult in config.channel_mults)]
-        layers: list[nn.Module] = [
-            CausalConv1d(config.input_channels, sizes[0], 7, pad_mode=config.pad_mode)
-        ]
+        layers: list[nn.Module] = [CausalConv1d(config.input_channels, sizes[0], 7, pad_mode=config.pad_mode)]
         for (size_in, size_out), stride in zip(pairwise(sizes), config.strides, strict=True):
             layers += _units(size_in, config.enc_cycle_dilations, config)
-            layers.append(
-                CausalConv1d(size_in, size_out, 2 * stride, stride=stride, pad_mode=config.pad_mode)
-            )
+            layers.append(CausalConv1d(size_in, size_out, 2 * stride, stride=stride, pad_mode=config.pad_mode))
             if config.use_gate_loop_layers:
                 layers.append(GateLoop(size_out))
         layers.append(CausalConv1d(sizes[-1], config.codebook_dim, 3, pad_mode=config.pad_mode))
@@ -126,9 +120,7 @@ class SeanetDecoder(CausalSequential):
     def __init__(self, config: SoundStreamConfig) -> None:
         sizes = [config.channels, *(config.channels * mult for mult in config.channel_mults)]
         layers: list[nn.Module] = [CausalConv1d(config.codebook_dim, sizes[-1], 7, pad_mode=config.pad_mode)]
-        for (size_out, size_in), stride in zip(
-            reversed(list(pairwise(sizes))), reversed(config.strides), strict=True
-        ):
+        for (size_out, size_in), stride in zip(reversed(list(pairwise(sizes))), reversed(config.strides), strict=True):
             layers.append(CausalConvTranspose1d(size_in, size_out, 2 * stride, stride=stride))
             layers += _units(size_out, config.dec_cycle_dilations, config)
             if config.use_gate_loop_layers:

@@ -29,6 +29,8 @@ class DepthwiseCausalConv(nn.Module):
         self.bias = nn.Parameter(torch.zeros(dim))
 
     def forward(self, x: Tensor, cache: StreamCache | None = None) -> Tensor:
+        if not x.shape[1]:
+            return x
         past = None if cache is None else cache.get(self)
         x = F.pad(x, (0, 0, self.context, 0)) if past is None else torch.cat((past, x), dim=1)
         if cache is not None:

@@ -36,9 +36,7 @@ class StreamingEncoder:
     def _codes(self, wave: Tensor) -> Tensor:
         if not wave.shape[-1]:
             levels = self.num_quantizers or self.codec.num_quantizers
-            return torch.zeros(
-                wave.shape[0], 0, levels * self.codec.rq_groups, dtype=torch.long, device=wave.device
-            )
+            return torch.zeros(wave.shape[0], 0, levels * self.codec.rq_groups, dtype=torch.long, device=wave.device)
         latents = self.codec.latents(wave, is_denoising=self.is_denoising, cache=self._cache)
         codes: Tensor = self.codec.quantizer(latents, num_quantizers=self.num_quantizers).codes
         return codes

@@ -27,19 +27,19 @@ DISCRIMINATOR = "discriminator/"
 class SoundStreamPlan(Plan):
     """A plan with a schedule of their own for the discriminators."""
 
-    lr: float = Field(2e-4, gt=0)
-    grad_accum_every: int = Field(4, ge=1)
-    warmup_steps: int = Field(1000, ge=0)
+    lr: float = Field(2e-4, gt=0, description="peak learning rate")
+    grad_accum_every: int = Field(4, ge=1, description="micro-batches in a step")
+    warmup_steps: int = Field(1000, ge=0, description="linear warm-up")
     discr_lr: float | None = Field(None, gt=0, description="default: lr")
     discr_warmup_steps: int | None = Field(None, ge=0, description="default: warmup_steps")
     discr_scheduler: ScheduleName | Callable[[int], float] | type | None = Field(None, description="default: scheduler")
-    discr_scheduler_kwargs: dict[str, Any] | None = None
+    discr_scheduler_kwargs: dict[str, Any] | None = Field(None, description="default: scheduler_kwargs")
     discr_max_grad_norm: float | None = Field(None, gt=0, description="clip norm of each discriminator")
     discr_start_step: int = Field(0, ge=0, description="steps without discriminators at the start")
     discr_every: int = Field(1, ge=1, description="steps between the discriminators' turns")
     discr_share_batch: bool = Field(True, description="judge the generator's own batch, or draw another")
-    apply_grad_penalty_every: int = Field(4, ge=0, description="0 never applies it")
-    dead_codebook_usage: float = Field(0.05, ge=0, le=1, description="an alarm under this share of used codes")
+    apply_grad_penalty_every: int = Field(4, ge=0, description="steps between gradient penalties; 0: none")
+    dead_codebook_usage: float = Field(0.05, ge=0, le=1, description="an alarm below this share of used codes")
 
 
 class SoundStreamTrainer(Trainer):

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from madrigal.layers.kmeans import POINTS_PER_CENTRE, kmeans, nearness
 from madrigal.layers.quantizers import Quantizer, build_quantizer
+from madrigal.layers.residual_quantizer import share_between_clips
 from madrigal.layers.residual_vq import ResidualVQ, rotate_onto, straight_through
 
 DIM, SIZE, LEVELS = 8, 16, 4
@@ -428,6 +429,28 @@ def test_options_that_contradict_each_other_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             make(kind=kind, **options)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_clip_invariance_asks_clips_to_share_their_codes(name: str) -> None:
+    x = (latents(4, 10) + 5 * latents(4, 1, seed=2)).requires_grad_()
+    plain = make(**KINDS[name])(x).commitment
+    weighted = make(**KINDS[name], clip_invariance=2.0)(x).commitment
+    assert torch.allclose(weighted - plain, 2 * share_between_clips(x), atol=1e-4)
+    (grad,) = torch.autograd.grad(weighted - plain, x)
+    assert share_between_clips(x - 5 * grad) < share_between_clips(x)
+
+
+def test_share_between_clips_is_a_share_and_knows_padding() -> None:
+    x = latents(4, 10)
+    alike = x - x.mean(1, keepdim=True)
+    assert share_between_clips(alike) < 1e-6
+    assert share_between_clips(x.mean(1, keepdim=True).expand_as(x)) == pytest.approx(1, abs=1e-4)
+    assert share_between_clips(x[:1]) < 1e-6, "one clip alone"
+    mask = torch.arange(15).expand(4, 15) < 10
+    padded = torch.cat((x, torch.full((4, 5, DIM), 9.0)), dim=1)
+    assert torch.allclose(share_between_clips(padded, mask), share_between_clips(x))
+    assert share_between_clips(torch.zeros(2, 3, DIM)) == 0
 
 
 def test_lookup_free_penalty_prefers_bits_of_equal_frequency() -> None:

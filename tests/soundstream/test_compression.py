@@ -192,12 +192,21 @@ def test_an_impossible_rate_lists_the_possible_ones(light: SoundStream, tmp_path
     assert not (tmp_path / "a.mgl").exists()
 
 
-def test_groups_and_a_codebook_that_is_no_power_of_two(tmp_path: Path) -> None:
-    codec = build(rq_groups=2, codebook_size=33, **SPECTRAL)
+@pytest.mark.parametrize(
+    ("options", "bits"),
+    [
+        ({"codebook_size": 33}, 6),
+        ({"codebook_size": 64, "use_lookup_free_quantizer": True}, 6),
+        ({"codebook_size": None, "use_finite_scalar_quantizer": True, "finite_scalar_quantizer_levels": (5, 5, 4)}, 7),
+    ],
+    ids=["vq", "lfq", "fsq"],
+)
+def test_groups_and_every_kind_of_quantizer(tmp_path: Path, options: dict[str, Any], bits: int) -> None:
+    codec = build(rq_groups=2, **SPECTRAL, **options)
     source = recorded(tmp_path / "in.wav", 3000)
     compress(codec, source, tmp_path / "a.mgl", num_quantizers=2)
     header = examine(tmp_path / "a.mgl").header
-    assert (header.quantizers, header.bits) == (4, 6)
+    assert (header.quantizers, header.bits) == (4, bits)
     decompress(codec, tmp_path / "a.mgl", tmp_path / "out.wav")
     assert soundfile.info(tmp_path / "out.wav").frames == 3000
 

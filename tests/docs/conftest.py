@@ -1,0 +1,40 @@
+"""A folder as the documentation takes it for granted: `recordings/` and `speech.wav`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+
+def voice(seconds: float, seed: int, rate: int = 16000) -> np.ndarray:
+    """A gliding tone with harmonics and syllables, and some noise: [samples]."""
+    rng, time = np.random.default_rng(seed), np.arange(round(seconds * rate)) / rate
+    pitch = rng.uniform(110, 220) * (1 + 0.1 * np.sin(2 * np.pi * 3 * time))
+    phase = 2 * np.pi * np.cumsum(pitch) / rate
+    tone = sum(np.sin(number * phase) / number for number in range(1, 12))
+    return 0.2 * tone * np.sin(2 * np.pi * 2.3 * time) ** 2 + 0.003 * rng.standard_normal(len(time))
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder: six short recordings and one to compress."""
+    (tmp_path / "recordings").mkdir()
+    for number in range(6):
+        soundfile.write(tmp_path / "recordings" / f"{number}.wav", voice(1.2, number), 16000)
+    soundfile.write(tmp_path / "speech.wav", voice(2.0, 99), 16000)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Models this small only lose by sharing their work."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

@@ -1,0 +1,101 @@
+"""What the documentation says is so: its blocks run, its links lead somewhere, its keys exist."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+from blocks import ROOT, blocks
+
+from madrigal.engine.recipe import recipe_names
+from madrigal.soundstream.recipe import SoundStreamRecipe
+
+SMALL = (
+    "model.spectral_dim=16 model.spectral_depth=1 model.codebook_dim=16 model.discr_spectrogram_channels=2 "
+    "plan.num_train_steps=2 plan.batch_size=2 plan.discr_start_step=1 "
+)
+TINY = (
+    "channels=2, codebook_dim=16, attn_heads=1, attn_dim_head=8, discr_multi_scales=(), "
+    "complex_stft_discr_kwargs={'channels': 2}, "
+)
+
+SHORTENED: dict[str, dict[str, str]] = {
+    "README.md": {
+        # Both would install from the network: what is checked is that make knows how.
+        "make demo": f"make --dry-run -C {ROOT} demo",
+        "make test": f"make --dry-run -C {ROOT} test",
+        # 24 levels as in the original, so that its bit rates stay.
+        "soundstream/cpu ": f"soundstream/cpu {SMALL}",
+        "SoundStream(codebook_size=1024": f"SoundStream({TINY}codebook_size=1024",
+        "num_train_steps=100_000": "num_train_steps=1, grad_accum_every=1",
+    },
+    "docs/soundstream.md": {
+        "SoundStream(\n    codebook_size = 4096": f"SoundStream({TINY}\n    codebook_size = 4096",
+        "grad_accum_every = 8": "grad_accum_every = 1",
+        "num_train_steps = 1_000_000": "num_train_steps = 1",
+    },
+    "docs/training.md": {
+        "plan.num_train_steps=40": "plan.num_train_steps=2",
+        "plan.num_train_steps=60": "plan.num_train_steps=3",
+        "data=recordings --run runs/two": "data=recordings plan.num_train_steps=1 --run runs/two",
+        "data=recordings --run runs/node": "data=recordings plan.num_train_steps=1 --run runs/node",
+    },
+}
+"""What runs in the place of what is too long for a test, by page. Everything else runs as it stands."""
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", SHORTENED)
+def test_every_block_runs(page: str, workplace: Path) -> None:
+    names: dict[str, Any] = {}
+    failed = []
+    for block in blocks(ROOT / page):
+        try:
+            block.shortened(SHORTENED[page]).run(names)
+        except Exception:
+            failed.append(f"{block.where} ({block.language})\n{traceback.format_exc(limit=-3)}")
+    assert not failed, "\n".join(failed)
+
+
+@pytest.mark.parametrize("page", SHORTENED)
+def test_nothing_is_shortened_that_is_not_there(page: str) -> None:
+    text = "".join(block.text for block in blocks(ROOT / page))
+    assert [long for long in SHORTENED[page] if long not in text] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    broken = []
+    for target, place in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)", page.read_text()):
+        if "://" in target:
+            continue
+        file = page.parent / target if target else page
+        if not file.exists() or (place and place not in places(file)):
+            broken.append(f"{target}#{place}" if place else target)
+    assert not broken, f"{page.name} links to {', '.join(broken)}"
+
+
+def places(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_keys_that_are_named_exist(page: Path) -> None:
+    sections = {name: field.annotation for name, field in SoundStreamRecipe.model_fields.items() if name != "system"}
+    wrong = [
+        f"{section}.{key}"
+        for section, key in re.findall(r"`'?(model|data|plan)\.(\w+)", page.read_text())
+        if key not in getattr(sections[section], "model_fields", {})
+    ]
+    assert not wrong, f"{page.name} names {', '.join(wrong)}"
+
+
+def test_every_recipe_is_listed() -> None:
+    text = (ROOT / "docs" / "training.md").read_text()
+    assert set(re.findall(r"^\| `(\w+/\w+)` \|", text, re.MULTILINE)) == set(recipe_names())
