@@ -61,16 +61,11 @@ def prepare(
             check="full" if full else "doubtful",
             progress=update,
         )
-    reasons = done.reasons
     if as_json:
-        _print_json(
-            {"manifest": str(target), "files": len(done.manifest), "seconds": done.manifest.seconds, "rejected": reasons}
-        )
-        return
-    typer.echo(f"{len(done.manifest)} files, {done.manifest.seconds / 3600:.2f} hours -> {target}/manifest.jsonl")
-    if reasons:
-        listed = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
-        typer.echo(f"{sum(reasons.values())} rejected ({listed}): see {target}/rejected.jsonl")
+        found = {"files": len(done.manifest), "seconds": done.manifest.seconds, "rejected": done.reasons}
+        _print_json({"manifest": str(done.manifest_path), **found})
+    else:
+        typer.echo(done.summary)
 
 
 @app.command()
@@ -107,7 +102,7 @@ def train(
 def compress(
     source: Annotated[Path, typer.Argument(help="An audio file of any length.")],
     target: Annotated[Path, typer.Argument(help="The .mgl file to write.")],
-    kbps: Annotated[float, typer.Option(help="Bits per second and channel, in thousands.")] = 6.0,
+    kbps: Annotated[float, typer.Option(help="Thousands of bits per second, all channels together.")] = 6.0,
     codec: Codec = "speech-16k",
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -152,7 +147,9 @@ def evaluate(
     data: Annotated[
         Path | None, typer.Option(help="A folder or manifest to judge on; default: the run's own held-out files.")
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder of the report; default: RUN/evaluation.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder of the report; default: RUN/evaluation.")
+    ] = None,
     kbps: Annotated[str, typer.Option(help="Rates to judge, with commas.")] = "3,6,12",
     limit: Annotated[int, typer.Option(min=1, help="Utterances at the most.")] = 100,
     opus: Annotated[bool, typer.Option(help="Judge Opus at the same rates beside it.")] = True,
@@ -184,6 +181,7 @@ def export(
     run: Annotated[str, typer.Argument(help="A run or a checkpoint.")],
     target: Annotated[Path, typer.Argument(help="The folder to write.")],
     online: Annotated[bool, typer.Option("--online", help="The last weights, not their average.")] = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Write a trained model as config.json and model.safetensors, for `from_pretrained`.
 
@@ -192,12 +190,15 @@ def export(
     from madrigal.soundstream.codec import SoundStream
 
     model = SoundStream.from_pretrained(run, averaged=not online, discriminators=False)
+    if (target / "config.json").exists() and not overwrite:
+        raise UserError(f"{target} holds a model already; name another folder, or replace it with --overwrite.")
     typer.echo(str(model.save_pretrained(target)))
 
 
 @app.command()
 def runs(
-    folder: Annotated[Path, typer.Argument(help="The folder that holds the runs.")] = Path("runs"), as_json: Json = False
+    folder: Annotated[Path, typer.Argument(help="The folder that holds the runs.")] = Path("runs"),
+    as_json: Json = False,
 ) -> None:
     """List the runs in a folder: system, step, last figures.
 
@@ -243,7 +244,7 @@ def main(arguments: list[str] | None = None) -> None:
     except (UserError, OSError) as error:
         if debug:
             raise
-        sys.exit(_tell(str(error)))
+        sys.exit(_tell(str(error) if isinstance(error, UserError) else _of_the_system(error)))
     except (typer.Abort, KeyboardInterrupt):
         sys.exit(130)
 
@@ -251,6 +252,11 @@ def main(arguments: list[str] | None = None) -> None:
 def _tell(sentence: str) -> int:
     typer.echo(f"madrigal: {' '.join(sentence.split())}", err=True)
     return 2
+
+
+def _of_the_system(error: OSError) -> str:
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror or error}; look at the place, its permissions and whether the disk is full."
 
 
 def _recipe_and_overrides(arguments: list[str], resumed: Path | None) -> tuple[str, list[str]]:
@@ -272,9 +278,10 @@ def _load_recipe(name: str, overrides: list[str]) -> Any:
 
     values = read_recipe(name, overrides)
     systems = {"soundstream": ("madrigal.soundstream.recipe", "SoundStreamRecipe")}
-    if values["system"] not in systems:
-        raise UserError(f"There is no system {values['system']!r}; there is {', '.join(systems)}.")
-    module, kind = systems[values["system"]]
+    system = values["system"]
+    if not isinstance(system, str) or system not in systems:
+        raise UserError(f"There is no system {system!r}; there is {', '.join(systems)}.")
+    module, kind = systems[system]
     return build_config(getattr(import_module(module), kind), values, f"The recipe {name}")
 
 

@@ -1,6 +1,8 @@
 """Judging what a run has learned: where the systems meet the judges."""
 
+import os
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -8,17 +10,19 @@ import torch
 
 from madrigal.data.audio import read, resample
 from madrigal.data.manifest import Manifest
-from madrigal.data.source import manifest_of
+from madrigal.data.source import AudioSource, manifest_of
 from madrigal.data.split import split
 from madrigal.engine.machine import prepare_process
-from madrigal.engine.recipe import read_recipe
+from madrigal.engine.recipe import build_config, read_recipe
 from madrigal.errors import UserError
+from madrigal.judge import packages
 from madrigal.judge.codec import Utterance, evaluate_codec
 from madrigal.judge.codec_page import write_report
 from madrigal.judge.curves import read_curves, select
 from madrigal.judge.recognition import Recogniser, find_recogniser
 from madrigal.judge.report import Report
 from madrigal.soundstream.codec import SoundStream
+from madrigal.soundstream.compression import levels_for
 
 Wave = Any
 
@@ -36,7 +40,7 @@ def codec_round_trip(codec: SoundStream) -> Callable[[Wave, int, float], tuple[W
         # A mono codec takes the channels of a stereo file as a batch.
         batch = sound[:, None] if config.input_channels == 1 else sound[None]
         codes = codec.tokenize(resample(batch, rate, config.target_sample_hz))
-        codes = codes[..., : codec.quantizers_for(kbps)]
+        codes = codes[..., : levels_for(codec, kbps, len(sound)) * codec.rq_groups]
         heard = resample(codec.decode_from_codebook_indices(codes), config.target_sample_hz, rate)
         return heard.reshape(sound.shape[0], -1).numpy(), codes.flatten(0, 1).numpy()
 
@@ -58,18 +62,22 @@ def evaluate_run(
     prepare_process()
     codec = SoundStream.from_pretrained(run, discriminators=False).eval()
     folder = out or (Path(run) / "evaluation" if Path(run).is_dir() else Path("evaluation") / Path(run).name)
-    manifest = manifest_of(data, folder / "data") if data is not None else held_out(Path(run))
+    _check_writable(folder)
+    manifest = manifest_of(data, folder / "data", anew=True) if data is not None else held_out(Path(run))
+    channels = 2 if codec.config.input_channels == 2 else None
     utterances = [
-        Utterance(Path(entry.path).stem, read(manifest.resolve(entry)).numpy(), entry.sample_rate, entry.text)
-        for entry in list(manifest)[:limit]
+        Utterance(Path(e.path).stem, read(manifest.resolve(e), channels=channels).numpy(), e.sample_rate, e.text)
+        for e in list(manifest)[:limit]
     ]
-    model_folder = recogniser or find_recogniser()
+    # What cannot be coded is told before hours of judging, not after.
+    for kbps, wave in product(rates, {len(item.wave): item.wave for item in utterances}.values()):
+        levels_for(codec, kbps, len(wave))
     report = evaluate_codec(
         utterances,
         codec_round_trip(codec),
         rates,
         opus=opus,
-        recogniser=Recogniser(model_folder) if model_folder is not None else None,
+        recogniser=_recogniser(recogniser, utterances),
         codebook_size=codec.quantizer.codebook_size,
         name=f"Madrigal {Path(run).name}",
         title=f"{Path(run).name} on {len(utterances)} recordings",
@@ -80,15 +88,38 @@ def evaluate_run(
     return report, folder
 
 
+def _check_writable(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError("it is read-only")
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(f"The report folder {folder} cannot be written ({reason}); name another with --out.") from error
+
+
+def _recogniser(named: Path | None, utterances: list[Utterance]) -> Recogniser | None:
+    """The recogniser that was asked for, or one that is at hand where there are words to recognise."""
+    if named is not None:
+        return Recogniser(named)
+    found = find_recogniser()
+    if found is None or not packages.available("recogniser") or not any(item.text for item in utterances):
+        return None
+    return Recogniser(found)
+
+
 def held_out(run: Path) -> Manifest:
     """The recordings of a run's data that its split kept from training."""
     if not (run / "recipe.yaml").exists():
         raise UserError(f"{run} is no run folder with data of its own: name recordings with --data FOLDER.")
     recipe = read_recipe(run / "recipe.yaml")
-    if recipe["data"].get("valid_path"):
-        return manifest_of(Path(recipe["data"]["valid_path"]), run / "data" / "valid")
-    manifest = manifest_of(Path(recipe["data"]["path"]), run / "data" / "train")
-    plan = recipe["plan"]
-    _, kept = split(len(manifest), plan["valid_frac"], plan["random_split_seed"])
+    source = build_config(AudioSource, recipe.get("data"), f"The data of {run / 'recipe.yaml'}")
+    if source.valid_path is not None:
+        return manifest_of(source.valid_path, run / "data" / "valid")
+    manifest = manifest_of(source.path, run / "data" / "train")
+    plan = recipe.get("plan") or {}
+    _, kept = split(len(manifest), plan.get("valid_frac", 0.0), plan.get("random_split_seed", 0))
+    if not kept:
+        raise UserError(f"{run} was trained on all of its data: name other recordings with --data FOLDER.")
     entries = list(manifest)
     return Manifest(manifest.root, [entries[index] for index in kept])

@@ -66,14 +66,14 @@ def _header(path: Path) -> AudioInfo:
         info = probe(path)
     except DecodeError as error:
         raise Rejection("not audio" if error.reason == NOT_AUDIO else "unreadable", error.reason) from error
-    if missing := _missing_bytes(path, info):
+    if missing := missing_bytes(path, info):
         raise Rejection("truncated", f"{missing} bytes less than its header says")
     if info.frames == 0:
         raise Rejection("empty", "0 samples")
     return info
 
 
-def _missing_bytes(path: Path, info: AudioInfo) -> int:
+def missing_bytes(path: Path, info: AudioInfo) -> int:
     """How many bytes a WAV or Ogg file lacks at its end: libsndfile shortens such files in silence."""
     size = path.stat().st_size
     with path.open("rb") as file:

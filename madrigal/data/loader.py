@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import random
 import signal
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -110,6 +112,13 @@ def _signals_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
+def _dismiss(reference: weakref.ReferenceType[Any]) -> None:
+    """When Python ends it sends its workers SIGTERM and waits: those that outlive it have to be told before."""
+    batches = reference()
+    if batches is not None:
+        batches._shutdown_workers()
+
+
 class _Mistake(NamedTuple):
     """A UserError on its way out of a worker; torch would wrap it in a traceback."""
 
@@ -135,6 +144,8 @@ class _Loader(DataLoader[Any]):
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         with _signals_held():
             batches = super().__iter__()
+        if self.num_workers:
+            atexit.register(_dismiss, weakref.ref(batches))
         for batch in batches:
             if isinstance(batch, _Mistake):
                 raise UserError(batch.sentence)

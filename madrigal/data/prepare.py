@@ -43,6 +43,15 @@ class Prepared:
         """How many files were rejected for each reason, the most frequent first."""
         return dict(Counter(item.reason for item in self.rejected).most_common())
 
+    @property
+    def summary(self) -> str:
+        """What was found and what was rejected for which reason, to be shown."""
+        found = f"{len(self.manifest)} files, {self.manifest.seconds / 3600:.2f} hours -> {self.manifest_path}"
+        if not self.rejected:
+            return found
+        listed = ", ".join(f"{count} {reason}" for reason, count in self.reasons.items())
+        return f"{found}\n{len(self.rejected)} rejected ({listed}): see {self.rejected_path}"
+
 
 def prepare(
     folder: str | Path,

@@ -1,18 +1,22 @@
 """Where a recipe's recordings come from, and how they are cut."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from madrigal.data.dataset import SoundDataset
-from madrigal.data.manifest import MANIFEST, Manifest
+from madrigal.data.manifest import MANIFEST, Manifest, read_lines, write_lines
 from madrigal.data.prepare import prepare
+
+SOURCE = "source.jsonl"
+Say = Callable[[str], object]
 
 
 class AudioSource(BaseModel):
     """The `data` of a recipe; on the command line `data=FOLDER` is short for `data.path=FOLDER`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     path: Path = Field(description="a folder of audio, a prepared folder or a manifest")
     valid_path: Path | None = Field(None, description="a validation set; else a share of the data is held out")
@@ -20,17 +24,25 @@ class AudioSource(BaseModel):
     gain_db: tuple[float, float] = Field((0.0, 0.0), description="range of the random gain")
 
     def datasets(
-        self, sample_rate: int, *, multiple_of: int, channels: int, prepared_in: Path
+        self,
+        sample_rate: int,
+        *,
+        multiple_of: int,
+        channels: int,
+        prepared_in: Path,
+        anew: bool = False,
+        say: Say | None = None,
     ) -> tuple[SoundDataset, SoundDataset | None]:
         """The training set, and the validation set where one is named.
 
-        A plain folder is prepared first, once: its manifest and its rejected files lie in `prepared_in`.
+        A plain folder is prepared first: its manifest and its rejected files lie in `prepared_in`, and stay the same
+        from then on unless it is to be done `anew`.
         """
         length = None if self.max_length_seconds is None else int(self.max_length_seconds * sample_rate)
 
         def dataset(path: Path, name: str, gain_db: tuple[float, float]) -> SoundDataset:
             return SoundDataset(
-                manifest_of(path, prepared_in / name),
+                manifest_of(path, prepared_in / name, anew=anew, say=say),
                 sample_rate,
                 max_length=length,
                 seq_len_multiple_of=multiple_of,
@@ -43,10 +55,20 @@ class AudioSource(BaseModel):
         return train, dataset(self.valid_path, "valid", (0.0, 0.0)) if self.valid_path else None
 
 
-def manifest_of(path: Path, prepared_in: Path) -> Manifest:
-    """The manifest at `path`, or the one that preparing the folder once has left in `prepared_in`."""
+def manifest_of(path: Path, prepared_in: Path, *, anew: bool = False, say: Say | None = None) -> Manifest:
+    """The manifest at `path`, or the one that preparing this folder has left in `prepared_in`."""
     if path.is_file() or (path / MANIFEST).is_file():
         return Manifest.load(path)
-    if not (prepared_in / MANIFEST).is_file():
-        prepare(path, prepared_in)
+    if anew or not (prepared_in / MANIFEST).is_file() or _source(prepared_in) != str(path):
+        done = prepare(path, prepared_in)
+        write_lines(prepared_in / SOURCE, [{"path": str(path)}])
+        if say is not None:
+            say(done.summary)
     return Manifest.load(prepared_in)
+
+
+def _source(prepared_in: Path) -> str | None:
+    """The folder that the manifest in `prepared_in` was made from."""
+    if not (prepared_in / SOURCE).is_file():
+        return None
+    return next((str(record.get("path")) for _, record in read_lines(prepared_in / SOURCE)), None)

@@ -1,5 +1,6 @@
 """Things that a person can hear, look at or read, and how they are written."""
 
+import io
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -7,6 +8,8 @@ import numpy as np
 import soundfile
 from PIL import Image
 from torch import Tensor
+
+from madrigal.engine.run import writing
 
 
 @dataclass(frozen=True)
@@ -19,7 +22,9 @@ class Audio:
     def write(self, stem: Path) -> Path:
         path = stem.with_name(stem.name + ".wav")
         wave = np.atleast_2d(self.wave.detach().float().cpu().numpy()).clip(-1.0, 1.0)
-        soundfile.write(path, wave.T, self.sample_rate)
+        encoded = io.BytesIO()  # libsndfile would not say that a disk is full
+        soundfile.write(encoded, wave.T, self.sample_rate, format="WAV")
+        path.write_bytes(encoded.getvalue())
         return path
 
 
@@ -57,14 +62,11 @@ ORIGINAL = "original"
 
 def write_samples(folder: Path, online: list[Sample], averaged: list[Sample] | None = None) -> list[Path]:
     """N samples in, N samples out: `000-original.wav`, `000-reconstruction.wav`, `000-reconstruction-ema.wav`."""
-    if online:
-        folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    for number, sample in enumerate(online):
-        for name, artifact in sample.items():
-            written.append(artifact.write(folder / f"{number:03d}-{name}"))
+    named = {f"{number:03d}-{name}": a for number, sample in enumerate(online) for name, a in sample.items()}
     for number, sample in enumerate(averaged or []):
-        for name, artifact in sample.items():
-            if name != ORIGINAL:
-                written.append(artifact.write(folder / f"{number:03d}-{name}-ema"))
-    return written
+        named |= {f"{number:03d}-{name}-ema": a for name, a in sample.items() if name != ORIGINAL}
+    if not named:
+        return []
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        return [artifact.write(folder / name) for name, artifact in named.items()]

@@ -42,11 +42,6 @@ class DatasetFeed:
         self, dataset: Dataset[Any], plan: Plan, ranks: Ranks, *, stream: int = 0, collate: Collate = collate
     ) -> None:
         self.size = len(dataset)  # type: ignore[arg-type]
-        if self.size < plan.batch_size:
-            raise UserError(
-                f"The training set holds {self.size} items, fewer than batch_size {plan.batch_size}: "
-                "lower batch_size, add data, or lower valid_frac."
-            )
         self._dataset, self._plan, self._ranks, self._stream = dataset, plan, ranks, stream
         self._collate = collate
         self._next: int | None = None
@@ -167,6 +162,11 @@ class TrainingData:
         if dataset is not None and no_validation and plan.valid_frac > 0 and len(dataset) > 1:
             train, valid = split(len(dataset), plan.valid_frac, plan.random_split_seed)
             dataset, val_dataset = Subset(dataset, train), Subset(dataset, valid)
+        if dataset is not None and len(dataset) < plan.batch_size:
+            raise UserError(
+                f"The training set holds {len(dataset)} items, fewer than batch_size {plan.batch_size}: "
+                "lower batch_size, add data, or lower valid_frac."
+            )
         self.train, self.train_is_loader = (train_dataloader, True) if dataset is None else (dataset, False)
         self.valid, self.valid_is_loader = (val_dataloader, True) if val_dataset is None else (val_dataset, False)
         self._feeds: dict[str, Feed] = {}

@@ -17,7 +17,7 @@ class Plan(BaseModel):
     each process.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, allow_inf_nan=False)
 
     num_train_steps: int | None = Field(None, ge=1, description="steps to train in all")
     num_train_epochs: float | None = Field(None, gt=0, description="or: times to go through the data")

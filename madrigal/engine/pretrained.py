@@ -1,16 +1,19 @@
 """Models that rebuild themselves from a folder, a run or a hub name."""
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
 from pydantic import BaseModel, ValidationError
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
 import madrigal
 from madrigal.engine.checkpoint import STATE, read_state, read_tensors
+from madrigal.engine.recipe import explain
 from madrigal.engine.run import RunFolder
 from madrigal.errors import UserError
 
@@ -37,9 +40,10 @@ class Pretrained:
         folder = locate(name)
         try:
             config = cls.Config(**json.loads((folder / "config.json").read_text()))
-        except (OSError, ValueError, ValidationError) as error:
+        except (OSError, ValueError, TypeError) as error:
+            reason = explain(error, cls.Config, "it") if isinstance(error, ValidationError) else str(error)
             raise UserError(
-                f"{folder} does not hold a {cls.__name__}: its config.json cannot be used ({error})."
+                f"{folder} does not hold a {cls.__name__}: its config.json cannot be used ({reason.rstrip('.')})."
             ) from error
         if (folder / STATE).exists():
             read_state(folder)
@@ -55,21 +59,26 @@ class Pretrained:
         return cls(config, **options)  # type: ignore[call-arg]
 
     def save_pretrained(self, folder: str | Path) -> Path:
-        """Write `config.json` and `model.safetensors` for `from_pretrained`."""
+        """Write `config.json` and `model.safetensors` for `from_pretrained`; what was there stays if that fails."""
         folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "config.json").write_text(self.config.model_dump_json(indent=2) + "\n")
-        save_file(
-            # Copies: the format has no place for one tensor under two names.
-            {name: t.detach().cpu().clone().contiguous() for name, t in self.exported().items()},
-            folder / "model.safetensors",
-        )
+        if folder.exists() and not folder.is_dir():
+            raise UserError(f"{folder} is a file; name a folder to write the model into.")
+        # Copies: the format has no place for one tensor under two names.
+        weights = {name: t.detach().cpu().clone().contiguous() for name, t in self.exported().items()}
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=folder, prefix=".partial-") as partial:
+                Path(partial, "config.json").write_text(self.config.model_dump_json(indent=2) + "\n")
+                save_file(weights, Path(partial, "model.safetensors"))
+                for file in sorted(Path(partial).iterdir()):
+                    file.replace(folder / file.name)
+        except (OSError, SafetensorError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise UserError(f"The model could not be written to {folder} ({reason}); name another folder.") from error
         return folder
 
     def push_to_hub(self, repo_id: str, *, private: bool = False, token: str | None = None) -> str:
         """Upload the exported model to the Hugging Face hub; returns its address."""
-        import tempfile
-
         from huggingface_hub import HfApi
 
         api = HfApi(token=token)

@@ -1,7 +1,8 @@
 """Recipes: YAML files that name a system, its model, its data and the plan, checked before anything runs."""
 
 import difflib
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,8 +32,10 @@ def read_recipe(name: str | Path, overrides: list[str] | None = None) -> dict[st
         raise UserError(f"There is no recipe {str(name)!r}; {hint}")
     try:
         recipe = yaml.safe_load(path.read_text())
-    except (yaml.YAMLError, OSError, UnicodeDecodeError) as error:
-        raise UserError(f"The recipe {path} is not valid YAML: {' '.join(str(error).split())}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"The recipe {path} is not valid YAML{_place(error)}; mend it there.") from error
+    except OSError as error:
+        raise UserError(f"The recipe {path} cannot be read: {error.strerror}.") from error
     if not isinstance(recipe, dict) or "system" not in recipe:
         raise UserError(f"The recipe {path} should be a mapping with the key 'system'.")
     for override in overrides or []:
@@ -40,9 +43,17 @@ def read_recipe(name: str | Path, overrides: list[str] | None = None) -> dict[st
     return recipe
 
 
+def _place(error: Exception) -> str:
+    """Where the YAML went wrong, and how."""
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    if mark is None:
+        return " in UTF-8"
+    return f" in line {mark.line + 1}, column {mark.column + 1} ({problem})"
+
+
 def _override(recipe: dict[str, Any], text: str) -> None:
     key, equals, value = text.partition("=")
-    if not equals:
+    if not equals or not all(key.split(".")):
         raise UserError(f"{text!r} is no override: write key=value, for example plan.lr=1e-4.")
     *parents, last = key.split(".")
     place = recipe
@@ -53,8 +64,10 @@ def _override(recipe: dict[str, Any], text: str) -> None:
         if not isinstance(place, dict):
             raise UserError(f"The override {key}: {parent} is a value in this recipe and has nothing below it.")
     parsed, there = _parsed(value), place.get(last)
-    # `data=FOLDER` fills the path of a mapping and leaves its other keys alone.
-    place[last] = {**there, "path": parsed} if isinstance(there, dict) and isinstance(parsed, str) else parsed
+    # `data=FOLDER` fills the path of a mapping and leaves its other keys alone; a folder may be called 2024.
+    if isinstance(there, dict) and (isinstance(parsed, str) or ("path" in there and isinstance(parsed, int | float))):
+        parsed = {**there, "path": value}
+    place[last] = parsed
 
 
 def _parsed(text: str) -> Any:
@@ -73,11 +86,22 @@ def _parsed(text: str) -> Any:
 def build_config(kind: type[Config], values: dict[str, Any] | None, where: str) -> Config:
     """A checked config; an unknown key or a wrong type is told in one sentence, with the nearest key."""
     try:
-        return kind(**(values or {}))
+        return kind(**({} if values is None else values))
     except ValidationError as error:
         raise UserError(explain(error, kind, where)) from error
     except TypeError as error:
         raise UserError(f"{where} should be a mapping of keys to values ({error}).") from error
+
+
+def known_keywords(function: Callable[..., Any], given: dict[str, Any], where: str) -> dict[str, Any]:
+    """`given`, when `function` takes keywords of all these names; else the nearest one is told."""
+    names = list(inspect.signature(function).parameters)
+    for name in given:
+        if name not in names:
+            near = difflib.get_close_matches(str(name), names, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(names)}."
+            raise UserError(f"{where} has no key {name!r}; {hint}")
+    return given
 
 
 def explain(error: ValidationError, kind: type[BaseModel], where: str) -> str:
@@ -93,7 +117,7 @@ def explain(error: ValidationError, kind: type[BaseModel], where: str) -> str:
         return f"{where} has no key {key!r}; {hint}"
     if first["type"] == "missing":
         return f"{where} has no {key}, and needs one."
-    message = first["msg"].removeprefix("Value error, ")
+    message = first["msg"].removeprefix("Value error, ").rstrip(".")
     if not key:
         return f"{where}: {message}."
     return f"{where}: {key} is {first['input']!r}; {message[0].lower()}{message[1:]}."

@@ -12,7 +12,8 @@ import json
 import os
 import shutil
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,15 +38,10 @@ class RunFolder:
         return bool(checkpoints(self.checkpoints))
 
     def open(self, *, resume: bool, overwrite: bool) -> None:
-        """Make the folder; a run that is there already is only touched when the user said how."""
+        """Make the folder; a run that is there already is refused unless the user said how to take it."""
         if self.path.exists() and not self.path.is_dir():
             raise UserError(f"The run folder {self.path} is a file; name another one with --run.")
-        if overwrite:
-            for part in (self.checkpoints, self.samples):
-                shutil.rmtree(part, ignore_errors=True)
-            for file in (self.metrics, self.recipe):
-                file.unlink(missing_ok=True)
-        elif not resume and (self.has_checkpoint or self.metrics.exists()):
+        if not (resume or overwrite) and (self.has_checkpoint or self.metrics.exists()):
             found = checkpoints(self.checkpoints)
             where = f"at {found[-1].name}" if found else "without a checkpoint"
             raise UserError(
@@ -58,38 +54,41 @@ class RunFolder:
                 raise PermissionError("it is read-only")
         except OSError as error:
             raise UserError(
-                f"The run folder {self.path} cannot be written ({error}); name another one with --run."
+                f"The run folder {self.path} cannot be written ({error.strerror or error}); "
+                "name another one with --run."
             ) from error
+
+    def clear(self) -> None:
+        """Remove the run that was there, and nothing else that lies in the folder."""
+        with writing(self.path):
+            for part in (self.checkpoints, self.samples):
+                if part.exists():
+                    shutil.rmtree(part)
+            for file in (self.metrics, self.recipe):
+                file.unlink(missing_ok=True)
+            self.checkpoints.mkdir()
 
     def write_recipe(self, recipe: dict[str, Any], environment: dict[str, Any]) -> None:
         _replace(self.recipe, yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True))
-        (self.path / "environment.json").write_text(json.dumps(environment, indent=2) + "\n")
+        _replace(self.path / "environment.json", json.dumps(environment, indent=2) + "\n")
 
     def log(self, step: int, values: dict[str, float]) -> None:
         """Append one line to `metrics.jsonl`."""
         line = {"step": step, "time": round(time.time(), 3), **values}
-        with self.metrics.open("a") as file:
+        with writing(self.metrics), self.metrics.open("a") as file:
             file.write(json.dumps(line) + "\n")
 
     def last_figures(self) -> dict[str, Any]:
         """The last whole line of `metrics.jsonl`; a killed process may have left half a line after it."""
         lines = self.metrics.read_text().splitlines() if self.metrics.exists() else []
-        for line in reversed(lines):
-            with suppress(ValueError):
-                return dict(json.loads(line))
-        return {"step": 0}
+        return next((figures for line in reversed(lines) if (figures := _figures(line))), {"step": 0})
 
     def forget_after(self, step: int) -> None:
         """Drop the lines of steps that a resumed run is about to take again."""
         if not self.metrics.exists():
             return
-        kept = []
-        for line in self.metrics.read_text().splitlines():
-            try:
-                if json.loads(line)["step"] <= step:
-                    kept.append(line + "\n")
-            except (ValueError, KeyError):
-                continue  # the last line of a killed process may be cut short
+        lines = self.metrics.read_text().splitlines()
+        kept = [line + "\n" for line in lines if (figures := _figures(line)) and figures["step"] <= step]
         _replace(self.metrics, "".join(kept))
 
     def checkpoint(self, which: str = "best") -> Path:
@@ -113,11 +112,36 @@ class RunFolder:
         return newest
 
 
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """A full disk or a lost permission becomes one sentence that names `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"{path} could not be written ({error.strerror or error}); "
+            "make room or choose another --run folder, then go on with --resume."
+        ) from error
+
+
 def _replace(path: Path, text: str) -> None:
     """Write `text` so that a kill leaves either the old file or the new one."""
     partial = path.with_name(f".partial-{path.name}")
-    partial.write_text(text)
-    partial.replace(path)
+    try:
+        with writing(path):
+            partial.write_text(text)
+            partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _figures(line: str) -> dict[str, Any] | None:
+    """A line of `metrics.jsonl`; None for one that a killed process cut short."""
+    with suppress(ValueError):
+        figures = json.loads(line)
+        if isinstance(figures, dict) and isinstance(figures.get("step"), int):
+            return figures
+    return None
 
 
 def summaries(folder: Path) -> list[dict[str, Any]]:
@@ -127,16 +151,26 @@ def summaries(folder: Path) -> list[dict[str, Any]]:
     found = []
     for path in sorted(p.parent for p in folder.glob("*/recipe.yaml")):
         run = RunFolder(path)
-        recipe = yaml.safe_load(run.recipe.read_text())
+        recipe = _recipe(run.recipe)
         last = run.last_figures()
         figures = {k: v for k, v in last.items() if k.startswith("valid/") or k.endswith("loss")}
         found.append(
             {
                 "run": str(path),
-                "system": recipe["system"],
+                "system": recipe.get("system"),
                 "step": last["step"],
-                "num_train_steps": recipe["plan"]["num_train_steps"],
+                "num_train_steps": recipe.get("plan", {}).get("num_train_steps"),
                 "figures": figures,
             }
         )
     return found
+
+
+def _recipe(path: Path) -> dict[str, Any]:
+    """A run's recipe as far as it can be read: one damaged run must not hide the others."""
+    try:
+        recipe = yaml.safe_load(path.read_text())
+    except (OSError, ValueError, yaml.YAMLError):
+        return {}
+    whole = isinstance(recipe, dict) and isinstance(recipe.get("plan", {}), dict)
+    return dict(recipe) if whole else {}

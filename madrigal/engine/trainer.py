@@ -105,6 +105,8 @@ class Trainer:
         self.tracking = Tracking(self.accelerator, self.system)
         if resume:
             self._resume()
+        elif overwrite and self.is_main:
+            self.run.clear()  # only now, when nothing stands in the way of the new run
 
     # What a trainer of a system says of itself.
 
@@ -212,7 +214,7 @@ class Trainer:
         if turn.skipped:
             figures["skipped"] = float(turn.skipped)
         if turn.skipped_in_a_row >= self.plan.max_skipped_steps:
-            self._give_up(turn)
+            raise self._failure(f"the {turn.name} loss was not finite {turn.skipped_in_a_row} times in a row")
         prefix = f"{turn.name}/" if len(self.turn_states) > 1 else ""
         return {prefix + name: value for name, value in figures.items()}
 
@@ -237,7 +239,7 @@ class Trainer:
             self._log(self.train_step(), log_fn)
             last, stopping = self.step == self.num_train_steps, self.ranks.any(asked_to_stop())
             is_best = (self.step % self.plan.save_results_every == 0 or last) and self._validate_and_sample(log_fn)
-            if self.step % self.plan.save_model_every == 0 or last or stopping or is_best:
+            if last or stopping or ((self.step % self.plan.save_model_every == 0 or is_best) and not self._is_skipping):
                 self._save_in_run()
             if stopping and not last:
                 self.print(f"Stopped at step {self.step}; go on with --resume --run {self.run.path}")
@@ -342,7 +344,15 @@ class Trainer:
         self.progress.restart_clock()
         return bool(figures) and self._is_best(figures)
 
+    @property
+    def _is_skipping(self) -> bool:
+        """Amid skipped steps nobody knows whether the weights are still good."""
+        return any(turn.skipped_in_a_row for turn in self.turn_states)
+
     def _save_in_run(self) -> None:
+        if not bool(torch.stack([p.isfinite().all() for p in self.model.parameters()]).all()):
+            # It would take the place of a good one.
+            raise self._failure("the weights are not finite numbers")
         self.save(self.run.checkpoints / ckpt.checkpoint_name(self.step))
         if self.is_main:
             best = ckpt.checkpoint_name(self.best["step"]) if self.best else None
@@ -396,13 +406,10 @@ class Trainer:
         self.best = {"metric": metric, "value": figures[metric], "step": self.step}
         return True
 
-    def _give_up(self, turn: TurnState) -> None:
+    def _failure(self, what: str) -> UserError:
         newest = ckpt.checkpoints(self.run.checkpoints)
         where = f"the last good checkpoint is {newest[-1]}" if newest else "no checkpoint was written yet"
-        raise UserError(
-            f"Training stopped at step {self.step}: the {turn.name} loss was not finite "
-            f"{turn.skipped_in_a_row} times in a row; {where}. Lower plan.lr, or look for bad data."
-        )
+        return UserError(f"Training stopped at step {self.step}: {what}; {where}. Lower plan.lr, or look for bad data.")
 
     def _weights(self) -> Iterator[tuple[str, AbstractContextManager[None]]]:
         yield "valid/", nullcontext()

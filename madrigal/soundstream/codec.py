@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from madrigal.data.audio import resample
 from madrigal.data.collate import mask_from_lengths
 from madrigal.engine.pretrained import Pretrained
-from madrigal.engine.recipe import build_config
+from madrigal.engine.recipe import build_config, known_keywords
 from madrigal.layers.attention import LocalTransformer
 from madrigal.layers.convolutions import StreamCache
 from madrigal.layers.quantizers import Quantized, Quantizer, build_quantizer
@@ -348,7 +348,8 @@ def _quantizer(config: SoundStreamConfig) -> Quantizer:
         "factorised_dim": config.factorised_dim,
         "l2_normalised": config.l2_normalised_codes,
     }
-    return build_quantizer(config.quantizer_kind, **{**options, **config.rq_kwargs})
+    more = known_keywords(build_quantizer, config.rq_kwargs, "rq_kwargs")
+    return build_quantizer(config.quantizer_kind, **{**options, **more})
 
 
 def AudioLMSoundStream(**options: Any) -> SoundStream:

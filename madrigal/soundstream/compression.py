@@ -137,6 +137,11 @@ def _header(codec: SoundStream, sample_rate: int, channels: int, levels: int, co
     )
 
 
+def levels_for(codec: SoundStream, kbps: float, channels: int = 1) -> int:
+    """Levels of the quantizer that code a sound of so many channels at `kbps`, all channels together."""
+    return _levels(codec, kbps, None, _num_streams(codec, channels))
+
+
 def _levels(codec: SoundStream, kbps: float | None, num_quantizers: int | None, streams: int) -> int:
     """How many levels of the quantizer to use; errors say what is possible."""
     most = codec.num_quantizers

@@ -36,7 +36,7 @@ WEIGHT_ALIASES = {
 class SoundStreamConfig(BaseModel):
     """Options of `SoundStream`. The frame rate is target_sample_hz / prod(strides)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     # signal
     target_sample_hz: Count = Field(16000, description="rate that the codec works at, in Hz")

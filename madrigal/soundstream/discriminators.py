@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from madrigal.engine.recipe import known_keywords
 from madrigal.layers.complex_convolutions import Complex, ComplexConv2d
 from madrigal.layers.spectra import stft
 from madrigal.soundstream.config import SoundStreamConfig
@@ -221,12 +222,13 @@ def build_discriminators(config: SoundStreamConfig, stft_discriminator: nn.Modul
     if stft_discriminator is not None:
         named["stft"] = GuestDiscriminator(stft_discriminator)
     elif config.use_complex_stft_discr:
+        more = known_keywords(ComplexSTFTDiscriminator, config.complex_stft_discr_kwargs, "complex_stft_discr_kwargs")
         named["stft"] = ComplexSTFTDiscriminator(
             **{
                 "input_channels": channels,
                 "stft_normalized": config.stft_normalized,
                 "logits_abs": config.complex_stft_discr_logits_abs,
-                **config.complex_stft_discr_kwargs,
+                **more,
             }
         )
     for n_fft in config.discr_spectrogram_n_ffts:

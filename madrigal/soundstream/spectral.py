@@ -126,7 +126,7 @@ class SpectralDecoder(nn.Module):
         self.latency = self.istft.latency
         self.project = nn.Linear(config.codebook_dim, config.spectral_dim)
         self.backbone = Backbone(config)
-        self.head = nn.Linear(config.spectral_dim, self.channels * (config.n_fft + 2))
+        self.head = nn.Linear(config.spectral_dim, 3 * self.channels * (config.n_fft // 2 + 1))
 
     def forward(self, latents: Tensor, cache: StreamCache | None = None) -> Tensor:
         if cache is None:
@@ -145,7 +145,12 @@ class SpectralDecoder(nn.Module):
         return self.istft(self.spectrum(silence, cache), cache)[..., :waiting]
 
     def spectrum(self, latents: Tensor, cache: StreamCache | None = None) -> Tensor:
-        """Complex [batch, channels, frames, bins] from [batch, codebook_dim, frames]."""
+        """Complex [batch, channels, frames, bins] from [batch, codebook_dim, frames].
+
+        The phase is the direction of two numbers, not an angle: an angle has a seam where it turns round, and the
+        encoder's real and imaginary parts would have to be bent into one.
+        """
         hidden = self.backbone(self.project(latents.transpose(1, 2)), cache)
-        level, phase = self.head(hidden).float().unflatten(-1, (2, self.channels, -1)).unbind(2)
-        return torch.polar(level.clamp(max=5.0).exp(), phase).transpose(1, 2)
+        level, real, imaginary = self.head(hidden).float().unflatten(-1, (3, self.channels, -1)).unbind(2)
+        size = level.clamp(max=5.0).exp() * torch.rsqrt(real.square() + imaginary.square() + 1e-3)
+        return torch.complex(size * real, size * imaginary).transpose(1, 2)

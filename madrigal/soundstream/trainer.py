@@ -1,5 +1,6 @@
 """Trains a SoundStream: the generator's turn, then each discriminator's."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -71,25 +72,30 @@ class SoundStreamTrainer(Trainer):
         plan = plan or build_config(SoundStreamPlan, options, "SoundStreamTrainer")
         self.turns_share_batch = plan.discr_share_batch
         if folder is not None:
-            seconds = data_max_length / soundstream.config.target_sample_hz if data_max_length else data_max_length_seconds
+            seconds = (
+                data_max_length / soundstream.config.target_sample_hz if data_max_length else data_max_length_seconds
+            )
             source = AudioSource(path=Path(folder), max_length_seconds=seconds)
         self._alarmed: set[int] = set()
         super().__init__(
             soundstream,
             plan=plan,
             results_folder=results_folder,
-            open_data=None if source is None else lambda run: self._open(source, run),
+            open_data=None if source is None else lambda run: self._open(source, run, anew=not given.get("resume")),
             recipe=recipe or _recipe(soundstream, plan, source),
             **{**more, **given},
         )
 
-    def _open(self, source: AudioSource, run: Path) -> tuple[Any, Any]:
+    def _open(self, source: AudioSource, run: Path, *, anew: bool) -> tuple[Any, Any]:
         config = self.model.config
         return source.datasets(
             config.target_sample_hz,
             multiple_of=config.downsample_factor,
             channels=config.input_channels,
             prepared_in=run / "data",
+            # A run that goes on keeps the files that it began with; the other ranks take what the main one found.
+            anew=anew and self.is_main,
+            say=lambda text: print(text, file=sys.stderr, flush=True),
         )
 
     def turns(self) -> list[Turn]:
@@ -213,7 +219,15 @@ class SoundStreamTrainer(Trainer):
             self.model.load_state_dict(self.ema.state_dict(), strict=False)
 
 
-_TRAINER_KEYWORDS = {"dataset", "val_dataset", "train_dataloader", "val_dataloader", "accelerator", "resume", "overwrite"}
+_TRAINER_KEYWORDS = {
+    "dataset",
+    "val_dataset",
+    "train_dataloader",
+    "val_dataloader",
+    "accelerator",
+    "resume",
+    "overwrite",
+}
 
 
 def _target(batch: Batch) -> Tensor:

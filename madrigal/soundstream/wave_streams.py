@@ -11,7 +11,7 @@ import soxr
 from numpy.typing import NDArray
 
 from madrigal.data.audio import AudioInfo, DecodeError, open_audio, words
-from madrigal.data.inspection import MAX_CHANNELS, MAX_RATE, MIN_RATE
+from madrigal.data.inspection import MAX_CHANNELS, MAX_RATE, MIN_RATE, missing_bytes
 from madrigal.errors import UserError
 
 Wave = NDArray[np.float32]
@@ -48,7 +48,8 @@ class WaveReader:
         self._file = open_audio(path)
         # soundfile seeks after each read, which fails at the end of a FLAC file that does not know its length.
         self._file.seekable = lambda: False
-        info = AudioInfo(self._file.frames, self._file.samplerate, self._file.channels, subtype=self._file.subtype)
+        file = self._file
+        info = AudioInfo(file.frames, file.samplerate, file.channels, file.format, file.subtype)
         self.sample_rate, self.channels = info.sample_rate, info.channels
         self.total = info.frames if info.frames < _UNKNOWN_LENGTH else 0
         # The header of a lossy file is an estimate; more than this is missing only where the file was cut off.
@@ -57,6 +58,8 @@ class WaveReader:
             raise self._unusable(f"its sample rate of {self.sample_rate} Hz is outside of {MIN_RATE} to {MAX_RATE} Hz")
         if self.channels > MAX_CHANNELS:
             raise self._unusable(f"it has {self.channels} channels, and only mono and stereo can be coded")
+        if missing := missing_bytes(path, info):
+            raise self._unusable(f"it was cut off, {missing} bytes before the end that its header names")
 
     def close(self) -> None:
         self._file.close()

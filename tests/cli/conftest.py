@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import soundfile
 import torch
-from shell import RATES, done, train
+from shell import RATES, PlainUser, done, train
 from spoiled import RATE, voice
 
 
@@ -46,3 +46,11 @@ def here(tmp_path: Path, workshop: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     shutil.copytree(workshop, tmp_path / "here")
     monkeypatch.chdir(tmp_path / "here")
     return tmp_path / "here"
+
+
+@pytest.fixture(scope="session")
+def plain_user() -> Iterator[PlainUser]:
+    """Runs commands as somebody who obeys permissions."""
+    user = PlainUser()
+    yield user
+    user.close()

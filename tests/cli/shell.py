@@ -7,10 +7,14 @@ import io
 import json
 import os
 import resource
+import subprocess
+import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 from madrigal.cli import main
@@ -130,26 +134,40 @@ def on_full_disk(size: int = 0) -> Callable[..., Said]:
     return run
 
 
-def as_plain_user(*arguments: str | Path) -> Said:
-    """`madrigal` for somebody whom permissions stop: root gives up its privilege in a child process."""
-    if os.geteuid() != 0:
-        return madrigal(*arguments)
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            _obey_permissions()
-            said = madrigal(*arguments)
-        except BaseException as error:
-            said = Said(-1, "", repr(error))
-        with os.fdopen(writing, "w") as pipe:
-            json.dump(asdict(said), pipe)
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as pipe:
-        answer = pipe.read()
-    os.waitpid(child, 0)
-    return Said(**json.loads(answer))
+class PlainUser:
+    """`madrigal` for somebody whom permissions stop: a process in which root has given up its privilege."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+
+    def __call__(self, *arguments: str | Path) -> Said:
+        if os.geteuid() != 0:
+            return madrigal(*arguments)
+        if self._process is None:
+            self._process = subprocess.Popen([sys.executable, __file__], stdin=PIPE, stdout=PIPE, text=True)
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin
+        assert stdout
+        stdin.write(json.dumps([os.getcwd(), *map(str, arguments)]) + "\n")
+        stdin.flush()
+        return Said(**json.loads(stdout.readline()))
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.communicate()
+
+    @staticmethod
+    def serve() -> None:
+        """The other end: a line with a folder and a command comes in, a line with what was said goes out."""
+        _obey_permissions()
+        for line in sys.stdin:
+            folder, *arguments = json.loads(line)
+            os.chdir(folder)
+            try:
+                said = madrigal(*arguments)
+            except Exception:
+                said = Said(1, "", traceback.format_exc())
+            print(json.dumps(asdict(said)), flush=True)
 
 
 def _obey_permissions() -> None:
@@ -162,3 +180,7 @@ def _obey_permissions() -> None:
         sets[index] &= ~0b110
     if libc.capset(header, sets):
         raise OSError(ctypes.get_errno(), "capset")
+
+
+if __name__ == "__main__":
+    PlainUser.serve()

@@ -34,6 +34,11 @@ def _truncated(path: Path) -> None:
     cut(path)
 
 
+def _long_and_truncated(path: Path) -> None:
+    soundfile.write(path, voice(4), RATE)  # what comes before the sound is some kilobytes already
+    cut(path)
+
+
 def _only_a_header(path: Path) -> None:
     soundfile.write(path, voice(), RATE)
     path.write_bytes(path.read_bytes()[:30])
@@ -56,8 +61,8 @@ SPOILED: dict[str, tuple[str, Callable[[Path], object]]] = {
     "text.flac": ("not audio", _text),
     "truncated.wav": ("truncated", _truncated),
     "truncated.flac": ("truncated", _truncated),
-    "truncated.ogg": ("truncated", _truncated),
-    "header.wav": ("not audio", _only_a_header),
+    "truncated.ogg": ("truncated", _long_and_truncated),
+    "header.wav": ("unreadable", _only_a_header),
     "nan.wav": ("NaN samples", _not_a_number),
     "infinite.wav": ("NaN samples", _infinite),
     "no_bytes.wav": ("empty", lambda path: path.write_bytes(b"")),

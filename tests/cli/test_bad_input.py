@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import soundfile
 import yaml
-from shell import QUICK, RATES, RECIPE, as_plain_user, contents, done, madrigal, on_full_disk, refused, train
+from shell import RATES, PlainUser, contents, done, madrigal, on_full_disk, refused, train
 from spoiled import NOT_COMPRESSED, RATE, SPOILED, cut, spoil, voice
 
 CODEC = ("--codec", "runs/codec", "--kbps", RATES[1])
@@ -33,12 +33,12 @@ def flip(path: Path, position: int, bit: int = 0) -> None:
     ("words", "about"),
     [
         ("prepar recordings", "prepar"),
-        ("prepare", "FOLDER"),
+        ("prepare", "'folder'"),
         ("prepare recordings --worker 2", "--worker"),
         ("prepare recordings --workers 0", "--workers"),
         ("prepare recordings --workers two", "--workers"),
         ("prepare recordings --min-seconds -1", "--min-seconds"),
-        ("compress recordings/0.wav", "TARGET"),
+        ("compress recordings/0.wav", "'target'"),
         ("compress recordings/0.wav a.mgl --kbps much", "--kbps"),
         ("decompress speech.mgl a.wav b.wav", "b.wav"),
         ("evaluate runs/codec --limit 0", "--limit"),
@@ -118,16 +118,16 @@ def test_prepare_finds_damage_in_the_middle_when_it_is_asked_to(here: Path) -> N
     assert sum(done("prepare", "recordings", "-o", "full", "--full", "--json").json["rejected"].values()) == 1
 
 
-def test_prepare_a_file_that_may_not_be_read(here: Path) -> None:
+def test_prepare_a_file_that_may_not_be_read(here: Path, plain_user: PlainUser) -> None:
     Path("recordings/1.wav").chmod(0)
-    said = as_plain_user("prepare", "recordings", "-o", "prepared", "--json")
+    said = plain_user("prepare", "recordings", "-o", "prepared", "--json")
     assert said.status == 0
     assert said.json["rejected"] == {"unreadable": 1}
 
 
-def test_prepare_a_folder_that_may_not_be_read(here: Path) -> None:
+def test_prepare_a_folder_that_may_not_be_read(here: Path, plain_user: PlainUser) -> None:
     Path("locked").mkdir(mode=0)
-    assert "locked" in refused("prepare", "locked", run=as_plain_user)
+    assert "locked" in refused("prepare", "locked", run=plain_user)
 
 
 def test_prepare_never_writes_into_the_recordings(here: Path) -> None:
@@ -139,10 +139,10 @@ def test_prepare_into_a_file(here: Path) -> None:
     assert "could not be written" in refused("prepare", "recordings", "-o", "speech.mgl/prepared")
 
 
-def test_prepare_into_a_read_only_folder(here: Path) -> None:
+def test_prepare_into_a_read_only_folder(here: Path, plain_user: PlainUser) -> None:
     Path("locked").mkdir(mode=0o500)
-    assert "locked" in refused("prepare", "recordings", "-o", "locked", run=as_plain_user)
-    assert "locked" in refused("prepare", "recordings", "-o", "locked/prepared", run=as_plain_user)
+    assert "locked" in refused("prepare", "recordings", "-o", "locked", run=plain_user)
+    assert "locked" in refused("prepare", "recordings", "-o", "locked/prepared", run=plain_user)
 
 
 def test_prepare_on_a_full_disk_keeps_the_manifest_that_was_there(here: Path) -> None:
@@ -251,7 +251,7 @@ def test_train_with_a_wrong_value(here: Path, override: str, about: str) -> None
         ("system: soundstream\nplan: {num_train_steps: 1}\n", "has no data"),
         ("system: soundstream\ndata: recordings\n", "has no plan"),
         ("system: soundstream\ndata: recordings\nplan: 3\n", "plan is 3"),
-        ("system: soundstream\n1: 2\ndata: recordings\nplan: {num_train_steps: 1}\n", "1"),
+        ("system: soundstream\n1: 2\ndata: recordings\nplan: {num_train_steps: 1}\n", "keywords must be strings"),
         (b"\xff\xfe\x00\x01", "is not valid YAML"),
         (None, "recipe.yaml"),
     ],
@@ -278,7 +278,7 @@ def test_train_goes_on_without_the_files_that_cannot_be_used(here: Path) -> None
     spoil(Path("recordings"))
     before = contents("recordings")
     said = done(*train())
-    assert f"{len(SPOILED)} " in said.err.split("step")[0]
+    assert f"{len(SPOILED)} rejected (" in said.err
     assert len(Path("runs/new/data/train/rejected.jsonl").read_text().splitlines()) == len(SPOILED)
     assert contents("recordings") == before
 
@@ -294,11 +294,12 @@ def test_train_on_too_few_files_to_hold_one_out(here: Path) -> None:
     done(*train("plan.batch_size=1", data="few"))
     shutil.copy("recordings/1.wav", "few")
     assert "1 items, fewer than batch_size 2" in refused(*train(data="few", run="runs/few"), leaves=("runs/few",))
-    assert "nothing" in refused("evaluate", "runs/new", "--no-opus", "--kbps", RATES[0], leaves=("runs/new",))
+    assert "--data FOLDER" in refused("evaluate", "runs/new", "--no-opus", leaves=("runs/new",))
 
 
 @pytest.mark.parametrize(
-    "line", ["nothing", "[1]", '{"path": "0.wav"}', '{"path": "0.wav", "duration": -1, "sample_rate": 1, "channels": 1}']
+    "line",
+    ["nothing", "[1]", '{"path": "0.wav"}', '{"path": "0.wav", "duration": -1, "sample_rate": 1, "channels": 1}'],
 )
 def test_train_on_a_damaged_manifest(here: Path, line: str) -> None:
     done("prepare", "recordings", "-o", "prepared")
@@ -350,15 +351,14 @@ def test_train_never_clears_a_run_that_is_there(here: Path) -> None:
 def test_train_into_a_file(here: Path) -> None:
     assert "speech.mgl is a file" in refused(*train(run="speech.mgl"))
     assert "cannot be written" in refused(*train(run="speech.mgl/run"))
-    assert "cannot be written" in refused(*train(run="\0"))
 
 
-def test_train_into_a_read_only_folder(here: Path) -> None:
+def test_train_into_a_read_only_folder(here: Path, plain_user: PlainUser) -> None:
     Path("locked").mkdir(mode=0o500)
     for run in ("locked", "locked/run"):
-        assert "cannot be written" in refused(*train(run=run), run=as_plain_user)
+        assert "cannot be written" in refused(*train(run=run), run=plain_user)
     os.chmod("runs/codec", 0o500)
-    assert "cannot be written" in refused(*train(run="runs/codec", options="--overwrite"), run=as_plain_user)
+    assert "cannot be written" in refused(*train(run="runs/codec", options="--overwrite"), run=plain_user)
 
 
 @pytest.mark.parametrize(
@@ -409,7 +409,9 @@ def test_train_for_the_best_of_a_figure_that_is_not_measured(here: Path) -> None
 # resume
 
 
-@pytest.mark.parametrize("part", ["model.safetensors", "optimizer.safetensors", "ema.safetensors", "config.json", "state.json"])
+@pytest.mark.parametrize(
+    "part", ["model.safetensors", "optimizer.safetensors", "ema.safetensors", "config.json", "state.json"]
+)
 @pytest.mark.parametrize("how", ["flipped", "cut", "gone"])
 def test_resume_passes_over_a_damaged_checkpoint(here: Path, part: str, how: str) -> None:
     path = NEWEST / part
@@ -433,7 +435,11 @@ def test_resume_where_no_checkpoint_is_whole(here: Path) -> None:
     cut(BEFORE / "state.json")
     sentence = refused("train", "--resume", "--run", "runs/codec")
     assert "No checkpoint in runs/codec/checkpoints is whole" in sentence
-    for words in (["export", "runs/codec", "out"], ["evaluate", "runs/codec"], ["compress", "speech.mgl", "x.mgl", *CODEC]):
+    for words in (
+        ["export", "runs/codec", "out"],
+        ["evaluate", "runs/codec"],
+        ["compress", "speech.mgl", "x.mgl", *CODEC],
+    ):
         assert "whole" in refused(*words)
 
 
@@ -485,9 +491,11 @@ def test_compress_what_is_no_file_of_sound(here: Path, source: str) -> None:
     assert source in refused("compress", source, "new.mgl", *CODEC)
 
 
-def test_compress_a_file_that_may_not_be_read(here: Path) -> None:
+def test_compress_a_file_that_may_not_be_read(here: Path, plain_user: PlainUser) -> None:
     Path("recordings/0.wav").chmod(0)
-    assert "recordings/0.wav" in refused("compress", "recordings/0.wav", "new.mgl", *CODEC, run=as_plain_user, within="runs")
+    assert "recordings/0.wav" in refused(
+        "compress", "recordings/0.wav", "new.mgl", *CODEC, run=plain_user, within="runs"
+    )
 
 
 @pytest.mark.parametrize("kbps", ["0", "-3", "nan", "inf", "5", "1e9", "0.3"])
@@ -529,8 +537,12 @@ def test_a_codec_with_options_of_another_version(here: Path) -> None:
     assert "config.json" in refused("compress", "recordings/0.wav", "new.mgl", "--codec", "exported")
 
 
-@pytest.mark.parametrize(("verb", "source", "suffix"), [("compress", "recordings/0.wav", "mgl"), ("decompress", "speech.mgl", "wav")])
-def test_a_result_that_cannot_be_written(here: Path, verb: str, source: str, suffix: str) -> None:
+@pytest.mark.parametrize(
+    ("verb", "source", "suffix"), [("compress", "recordings/0.wav", "mgl"), ("decompress", "speech.mgl", "wav")]
+)
+def test_a_result_that_cannot_be_written(
+    here: Path, plain_user: PlainUser, verb: str, source: str, suffix: str
+) -> None:
     codec = CODEC if verb == "compress" else CODEC[:2]
     Path(f"taken.{suffix}").write_text("precious")
     Path(f"folder.{suffix}").mkdir()
@@ -538,15 +550,19 @@ def test_a_result_that_cannot_be_written(here: Path, verb: str, source: str, suf
     assert "exists already" in refused(verb, source, f"taken.{suffix}", *codec)
     assert "is a folder" in refused(verb, source, f"folder.{suffix}", *codec)
     assert "there is no folder nowhere" in refused(verb, source, f"nowhere/new.{suffix}", *codec)
-    assert "locked" in refused(verb, source, f"locked/new.{suffix}", *codec, run=as_plain_user)
+    assert "locked" in refused(verb, source, f"locked/new.{suffix}", *codec, run=plain_user)
     assert "could not be written" in refused(verb, source, f"new.{suffix}", *codec, run=on_full_disk(60))
-    assert "could not be written" in refused(verb, source, f"taken.{suffix}", *codec, "--overwrite", run=on_full_disk(60))
+    assert "could not be written" in refused(
+        verb, source, f"taken.{suffix}", *codec, "--overwrite", run=on_full_disk(60)
+    )
 
 
 def test_a_result_in_the_place_of_its_source(here: Path) -> None:
     os.link("recordings/0.wav", "same.mgl")
     Path("link.wav").symlink_to("speech.mgl")
-    assert "is the file to be read" in refused("compress", "recordings/0.wav", "recordings/0.wav", *CODEC, "--overwrite")
+    assert "is the file to be read" in refused(
+        "compress", "recordings/0.wav", "recordings/0.wav", *CODEC, "--overwrite"
+    )
     assert "is the file to be read" in refused("compress", "recordings/0.wav", "same.mgl", *CODEC, "--overwrite")
     assert "is the file to be read" in refused("decompress", "speech.mgl", "link.wav", *CODEC[:2], "--overwrite")
 
@@ -606,12 +622,13 @@ def test_export_never_replaces_what_is_there(here: Path) -> None:
     done("export", "runs/other", "exported", "--overwrite")
 
 
-def test_export_where_nothing_can_be_written(here: Path) -> None:
+def test_export_where_nothing_can_be_written(here: Path, plain_user: PlainUser) -> None:
     Path("locked").mkdir(mode=0o500)
-    assert "locked" in refused("export", "runs/codec", "locked/new", run=as_plain_user)
-    assert "locked" in refused("export", "runs/codec", "locked", run=as_plain_user)
+    assert "locked" in refused("export", "runs/codec", "locked/new", run=plain_user)
+    assert "locked" in refused("export", "runs/codec", "locked", run=plain_user)
     for size in (0, 3000):
-        refused("export", "runs/codec", "new", run=on_full_disk(size))
+        refused("export", "runs/codec", "new", run=on_full_disk(size), leaves=("new",))
+        assert contents("new") == {}
         refused("export", "runs/other", "exported", "--overwrite", run=on_full_disk(size))
 
 
@@ -655,11 +672,11 @@ def test_evaluate_a_codec_without_data_of_its_own(here: Path) -> None:
     assert "--data FOLDER" in refused("evaluate", "exported", "--no-opus", "--kbps", "0.2")
 
 
-def test_evaluate_into_a_read_only_folder(here: Path) -> None:
+def test_evaluate_into_a_read_only_folder(here: Path, plain_user: PlainUser) -> None:
     Path("locked").mkdir(mode=0o500)
     words = ("evaluate", "runs/codec", "--no-opus", "--kbps", "0.2", "--out")
     for out in ("locked", "locked/new"):
-        assert "locked" in refused(*words, out, run=as_plain_user)
+        assert "locked" in refused(*words, out, run=plain_user)
 
 
 # runs
@@ -683,5 +700,3 @@ def test_the_resolved_recipe_is_a_recipe(here: Path) -> None:
     done("train", "runs/codec/recipe.yaml", "--run", "runs/again")
     again, first = (yaml.safe_load(Path(f"runs/{name}/recipe.yaml").read_text()) for name in ("again", "codec"))
     assert again == first
-    assert RECIPE
-    assert QUICK

@@ -54,10 +54,12 @@ def blocks(page: Path) -> Iterator[Block]:
 def run_command(words: list[str]) -> None:
     """`madrigal …` in this process, which has loaded everything already; other commands as processes."""
     if words[0] == "madrigal":
+        status: Any = 0
         try:
             main(words[1:])
         except SystemExit as left:
-            assert not left.code, f"`{shlex.join(words)}` left with {left.code}"
+            status = left.code
+        assert not status, f"`{shlex.join(words)}` left with {status}"
         return
     paths = [str(Path(sys.executable).parent), os.environ["PATH"]]
     environment = {**os.environ, "PATH": os.pathsep.join(paths), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}

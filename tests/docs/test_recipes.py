@@ -37,9 +37,7 @@ def recipe(name: str, *overrides: str) -> SoundStreamRecipe:
 @pytest.mark.parametrize("name", recipe_names())
 def test_builds_as_it_stands(name: str) -> None:
     found = recipe(name)
-    codec = SoundStream(found.model)
-    assert codec.discriminators
-    assert codec.bitrate() <= 24_000
+    assert 1_000 <= SoundStream(found.model).bitrate() <= 24_000
     assert found.plan.best_metric is not None
 
 
@@ -50,6 +48,7 @@ def test_trains_when_it_is_small(name: str, workplace: Path) -> None:
     lines = [json.loads(line) for line in (workplace / "run" / "metrics.jsonl").read_text().splitlines()]
     figures = {key for line in lines for key in line}
     assert trainer.plan.best_metric in figures
-    assert any(key.startswith("discriminator/") for key in figures)
+    for critic in trainer.model.discriminators:
+        assert f"discriminator/{critic}/hinge" in figures
     again = SoundStream.from_pretrained(workplace / "run", discriminators=False)
     assert again.config == trainer.model.config

@@ -69,7 +69,9 @@ class Nursery:
         )
         assert self._answer() == "ready"
 
-    def start(self, folder: Path, *, hang: tuple[str, int] | None = None, pause: float = 0.0, **options: Any) -> Training:
+    def start(
+        self, folder: Path, *, hang: tuple[str, int] | None = None, pause: float = 0.0, **options: Any
+    ) -> Training:
         self._count += 1
         log = self._folder / f"{self._count}.log"
         job = {"folder": str(folder), "log": str(log), "options": options, "pause": pause}

@@ -39,7 +39,9 @@ def flip_a_bit(path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> GanTrainer:
-    trainer = make(GanTrainer, tmp_path_factory.mktemp("finished"), num_train_steps=10, recipe={"system": "toy", "n": 1})
+    trainer = make(
+        GanTrainer, tmp_path_factory.mktemp("finished"), num_train_steps=10, recipe={"system": "toy", "n": 1}
+    )
     return trainer.train()
 
 

@@ -63,7 +63,7 @@ def test_a_skipped_turn_touches_no_other_turn(tmp_path: Path) -> None:
 
 def test_after_too_many_in_a_row_training_stops_and_the_last_good_checkpoint_stays(tmp_path: Path) -> None:
     trainer = make(RegressionTrainer, tmp_path, num_train_steps=50, max_skipped_steps=3)
-    trainer.poison = {4: NAN, 6: NAN, 7: NAN, **{step: NAN for step in range(9, 50)}}
+    trainer.poison = {4: NAN, 6: NAN, 7: NAN, **dict.fromkeys(range(9, 50), NAN)}
     with pytest.raises(UserError) as stop:
         trainer.train()
     sentence = str(stop.value)

@@ -33,9 +33,7 @@ def ramp_then(shape: str, step: int, total: int, warmup: int) -> float:
 def test_X9_every_step_has_the_closed_forms_rate(shape: str, warmup: int) -> None:
     total = 40
     rates = [
-        learning_rate(
-            step, peak=PEAK, total_steps=total, warmup_steps=warmup, initial=START, final=END, schedule=shape
-        )
+        learning_rate(step, peak=PEAK, total_steps=total, warmup_steps=warmup, initial=START, final=END, schedule=shape)
         for step in range(total)
     ]
     assert rates == pytest.approx([ramp_then(shape, s, total, warmup) for s in range(total)], rel=1e-12)

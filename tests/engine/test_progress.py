@@ -76,9 +76,7 @@ def test_time_between_steps_is_no_training_time(now: list[float]) -> None:
     assert progress.units_per_second == 3.0
 
 
-def test_a_run_says_its_steps_and_validations_in_plain_lines(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_says_its_steps_and_validations_in_plain_lines(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     make(RegressionTrainer, tmp_path, num_train_steps=5).train()
     said = capfd.readouterr()
     assert said.out == ""

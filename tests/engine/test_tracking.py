@@ -44,7 +44,7 @@ def test_AT13_tensorboard_gets_hyper_parameters_and_every_step_in_one_run(tmp_pa
     trainer.train()
     events = sorted(tmp_path.rglob("*tfevents*"))
     assert events
-    (folder,) = {p.parent for p in events if "regression" == p.parent.name}
+    (folder,) = {p.parent for p in events if p.parent.name == "regression"}
     read = EventAccumulator(str(folder)).Reload()
     assert [e.step for e in read.Scalars("loss")] == [1, 2, 3, 4]
     assert [e.step for e in read.Scalars("valid/mse")] == [4]

@@ -14,8 +14,8 @@ from torch import nn
 from toys import GanTrainer, RegressionTrainer, ToyRegression, assert_identical, make, whole_state
 
 from madrigal.engine.plan import Plan
-from madrigal.engine.trainer import Trainer
 from madrigal.engine.tracking import make_accelerator
+from madrigal.engine.trainer import Trainer
 from madrigal.errors import UserError
 
 
@@ -120,7 +120,8 @@ def test_AT17_none_may_be_said_explicitly() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{}, {"num_train_steps": 1, "num_train_epochs": 1}, {"num_train_steps": 0}, {"num_train_steps": 1, "lr": 0}]
+    "wrong",
+    [{}, {"num_train_steps": 1, "num_train_epochs": 1}, {"num_train_steps": 0}, {"num_train_steps": 1, "lr": 0}],
 )
 def test_a_plan_that_cannot_be_followed_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
