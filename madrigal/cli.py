@@ -115,7 +115,7 @@ def compress(
 
     model = _codec(codec)
     with _bar("Compressing") as update:
-        done = run(model, source, target, kbps=kbps, overwrite=overwrite, progress=update)
+        done = run(model, source, target, kbps=kbps, codec_name=codec, overwrite=overwrite, progress=update)
     if as_json:
         _print_json({"seconds": done.seconds, "bytes": done.bytes, "kbps": done.kbps, "file": str(target)})
     else:
@@ -235,12 +235,14 @@ def main(arguments: list[str] | None = None) -> None:
     debug = "--debug" in arguments
     if debug:
         arguments.remove("--debug")
+    arguments = arguments or ["--help"]
     # Before torch is loaded: what it allocates from the start should be kept.
     keep_memory()
     try:
         app(args=arguments, prog_name="madrigal", standalone_mode=False)
     except Complaint as error:
-        sys.exit(_tell(f"{error.format_message()} See madrigal --help."))
+        message = error.format_message()
+        sys.exit(_tell(f"{message}{'' if message[-1:] in '.?' else '.'} See madrigal --help."))
     except (UserError, OSError) as error:
         if debug:
             raise

@@ -62,8 +62,8 @@ def evaluate_run(
     prepare_process()
     codec = SoundStream.from_pretrained(run, discriminators=False).eval()
     folder = out or (Path(run) / "evaluation" if Path(run).is_dir() else Path("evaluation") / Path(run).name)
-    _check_writable(folder)
     manifest = manifest_of(data, folder / "data", anew=True) if data is not None else held_out(Path(run))
+    _check_writable(folder)
     channels = 2 if codec.config.input_channels == 2 else None
     utterances = [
         Utterance(Path(e.path).stem, read(manifest.resolve(e), channels=channels).numpy(), e.sample_rate, e.text)

@@ -74,6 +74,7 @@ def _tables(section: str) -> str:
 
 
 def _groups(section: str, names: list[str]) -> Iterator[tuple[str, list[str]]]:
+    """Headings and their keys; only the model has so many options that its source groups them."""
     if section != "model":
         yield "", names
         return

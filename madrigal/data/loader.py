@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
+import os
 import random
 import signal
-import weakref
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -95,8 +95,17 @@ _STOPPING = (signal.SIGINT, signal.SIGTERM)
 
 
 def _outlive_signals(worker: int) -> None:
-    for number in _STOPPING:
-        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "sigwaitinfo"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        threading.Thread(target=_heed_the_trainer, daemon=True).start()
+
+
+def _heed_the_trainer() -> None:
+    """SIGTERM from the trainer itself is how Python ends a worker; it would wait for ever for one that outlived it."""
+    while signal.sigwaitinfo([signal.SIGTERM]).si_pid != os.getppid():
+        pass
+    os._exit(0)
 
 
 @contextmanager
@@ -110,13 +119,6 @@ def _signals_held() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
-
-def _dismiss(reference: weakref.ReferenceType[Any]) -> None:
-    """When Python ends it sends its workers SIGTERM and waits: those that outlive it have to be told before."""
-    batches = reference()
-    if batches is not None:
-        batches._shutdown_workers()
 
 
 class _Mistake(NamedTuple):
@@ -144,8 +146,6 @@ class _Loader(DataLoader[Any]):
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         with _signals_held():
             batches = super().__iter__()
-        if self.num_workers:
-            atexit.register(_dismiss, weakref.ref(batches))
         for batch in batches:
             if isinstance(batch, _Mistake):
                 raise UserError(batch.sentence)

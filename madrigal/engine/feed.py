@@ -182,6 +182,10 @@ class TrainingData:
                 self._feeds[stream] = DatasetFeed(self.train, **options, collate=self._collate)
         return self._feeds[stream]
 
+    def close(self) -> None:
+        """Let the loaders' processes go; a feed that is asked for again starts where it should."""
+        self._feeds.clear()
+
     def num_train_steps(self) -> int:
         """The length of the run in steps, whether the plan gives steps or epochs."""
         if self._plan.num_train_steps is not None:

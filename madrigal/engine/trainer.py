@@ -229,6 +229,7 @@ class Trainer:
             with stopping_cleanly(self.print) as asked_to_stop:
                 self._train(log_fn, asked_to_stop)
         finally:
+            self.data.close()
             self.progress.close()
             self.tracking.finish()
         return self
@@ -398,7 +399,7 @@ class Trainer:
             return False
         if metric not in figures:
             raise UserError(f"best_metric is {metric!r}, but validation gives {', '.join(sorted(figures))}.")
-        if not _is_finite(figures[metric]):
+        if self._is_skipping or not _is_finite(figures[metric]):
             return False
         sign = -1.0 if self.plan.best_is_highest else 1.0
         if self.best is not None and sign * figures[metric] >= sign * self.best["value"]:

@@ -295,7 +295,7 @@ class SoundStream(nn.Module, Pretrained):
         """[samples], [batch, samples] of mono or [channels, samples] of stereo -> [batch, channels, samples]."""
         channels = self.config.input_channels
         if audio.ndim < 3 and channels == 1:
-            audio = audio.reshape(-1, 1, audio.shape[-1])
+            audio = audio[None, None] if audio.ndim == 1 else audio.unsqueeze(1)
         elif audio.ndim == 2:
             audio = audio.unsqueeze(0)
         if audio.ndim != 3 or audio.shape[1] != channels or not audio.shape[-1]:

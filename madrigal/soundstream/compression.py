@@ -187,7 +187,8 @@ def _pieces(codec: SoundStream, block: NDArray[np.int64], source: Path) -> Itera
     """A block of codes in parts that decode to about as much as is worked on at once."""
     if block.max() >= codec.codebook_size:
         raise UserError(f"The file {source} holds codes that this codec does not have; it was not written by it.")
-    for codes in torch.from_numpy(block).split(max(1, PIECE // codec.downsample_factor), dim=1):
+    size = max(1, PIECE // (codec.downsample_factor * len(block)))
+    for codes in torch.from_numpy(block).split(size, dim=1):
         yield codes.to(codec.device)
 
 

@@ -118,7 +118,7 @@ class SoundStreamConfig(BaseModel):
     l2_normalised_codes: bool = Field(False, description="the nearest code is that of the smallest angle")
     rq_kwargs: dict[str, Any] = Field(
         default_factory=dict,
-        description="more for `build_quantizer`: kmeans_init, dead_code_threshold, quantize_dropout",
+        description="more for `build_quantizer`: clip_invariance, kmeans_init, dead_code_threshold, quantize_dropout",
     )
 
     # discriminators

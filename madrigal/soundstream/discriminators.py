@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from madrigal.engine.recipe import known_keywords
+from madrigal.errors import UserError
 from madrigal.layers.complex_convolutions import Complex, ComplexConv2d
 from madrigal.layers.spectra import stft
 from madrigal.soundstream.config import SoundStreamConfig
@@ -99,7 +100,7 @@ class ComplexSTFTDiscriminator(nn.Module):
     """Complex convolutions over the STFT, until one band is left.
 
     [batch, input_channels, samples] -> logits [batch, 1 (2 without `logits_abs`), 1, time]. `strides` are those of
-    (time, frequency) of each unit.
+    (time, frequency) of each unit. The window is `n_fft` long and hops by a quarter unless told otherwise.
     """
 
     def __init__(
@@ -110,8 +111,8 @@ class ComplexSTFTDiscriminator(nn.Module):
         strides: tuple[tuple[int, int], ...] = ((1, 2), (2, 2), (1, 2), (2, 2), (1, 2), (2, 2)),
         chan_mults: tuple[int, ...] = (1, 2, 4, 4, 8, 8),
         n_fft: int = 1024,
-        hop_length: int = 256,
-        win_length: int = 1024,
+        hop_length: int | None = None,
+        win_length: int | None = None,
         stft_normalized: bool = False,
         logits_abs: bool = True,
     ) -> None:
@@ -121,7 +122,10 @@ class ComplexSTFTDiscriminator(nn.Module):
         self.time_stride = prod(time for time, _ in strides)
         bands, rest = divmod(n_fft // 2, prod(frequency for _, frequency in strides))
         if rest or not bands:
-            raise ValueError(f"The strides {strides} do not divide the {n_fft // 2} bands of n_fft={n_fft}.")
+            raise UserError(
+                f"complex_stft_discr_kwargs: the strides {strides} do not divide the {n_fft // 2} bands of "
+                f"n_fft={n_fft}; choose a power of two."
+            )
         sizes = [channels, *(channels * mult for mult in chan_mults)]
         self.first = ComplexConv2d(input_channels, channels, (7, 7), padding=(3, 3))
         self.head, *units = (

@@ -76,7 +76,7 @@ class SoundStreamTrainer(Trainer):
                 data_max_length / soundstream.config.target_sample_hz if data_max_length else data_max_length_seconds
             )
             source = AudioSource(path=Path(folder), max_length_seconds=seconds)
-        self._alarmed: set[int] = set()
+        self._dying: set[int] = set()
         super().__init__(
             soundstream,
             plan=plan,
@@ -147,9 +147,8 @@ class SoundStreamTrainer(Trainer):
         return discriminator_terms(discriminator, real, fake, penalty=penalty, lengths=lengths)
 
     def _autoencode(self, batch: Batch, *, collect: bool, adversarial: bool) -> tuple[Tensor, Terms]:
-        denoising = True if "target" in batch else None
         reconstruction, quantized = self.model.autoencode(
-            batch["audio"], collect=collect, is_denoising=denoising, lengths=batch["lengths"]
+            batch["audio"], collect=collect, is_denoising=_is_denoising(batch), lengths=batch["lengths"]
         )
         terms = generator_terms(
             self.model,
@@ -170,7 +169,7 @@ class SoundStreamTrainer(Trainer):
 
     def sample(self, batch: Batch) -> list[Sample]:
         rate = self.model.config.target_sample_hz
-        made = self.model(batch["audio"], return_recons_only=True)
+        made = self.model(batch["audio"], return_recons_only=True, is_denoising=_is_denoising(batch))
         lengths = batch["lengths"].tolist()
         return [
             {ORIGINAL: Audio(wave[:, :length], rate), "reconstruction": Audio(again[:, :length], rate)}
@@ -178,6 +177,8 @@ class SoundStreamTrainer(Trainer):
         ]
 
     def first_step(self, batches: list[Batch]) -> None:
+        if bool(self.model.quantizer.initialized):
+            return  # a codec that was trained before keeps its codebooks
         latents = [self.model.latents(batch["audio"]) for batch in batches]
         self.model.quantizer.initialize(torch.cat([x.reshape(-1, x.shape[-1]) for x in latents]))
 
@@ -190,12 +191,19 @@ class SoundStreamTrainer(Trainer):
             return {}
         quantizer.commit(reduce=self.ranks.sum_, gather=self.ranks.gather)
         perplexity = quantizer.perplexity()
-        used_shares = (quantizer.usage >= 0.01 * quantizer.usage.mean(-1, keepdim=True)).float().mean(-1).flatten()
-        for level, used in enumerate(used_shares.tolist()):
-            if used < self.plan.dead_codebook_usage and level not in self._alarmed:
-                self._alarmed.add(level)
-                self.print(f"Codebook {level} is dying: {100 * used:.1f} % of its codes are in use at step {self.step}")
+        self._watch_codebooks(quantizer.usage.flatten(0, 1))
         return {"perplexity_mean": float(perplexity.mean()), "perplexity_min": float(perplexity.min())}
+
+    def _watch_codebooks(self, usage: Tensor) -> None:
+        """Say once when a codebook falls under the threshold, and again only after it has recovered."""
+        # Until every code could have been used a few times, a rare code is no sign of anything.
+        is_known = usage.sum(-1) >= 4 * usage.shape[-1]
+        shares = (usage >= 0.01 * usage.mean(-1, keepdim=True)).float().mean(-1)
+        dying = set((is_known & (shares < self.plan.dead_codebook_usage)).nonzero().flatten().tolist())
+        for level in sorted(dying - self._dying):
+            share = 100 * float(shares[level])
+            self.print(f"Codebook {level} is dying: {share:.1f} % of its codes are in use at step {self.step}")
+        self._dying = dying
 
     # Names that scripts of older libraries call.
 
@@ -233,6 +241,10 @@ _TRAINER_KEYWORDS = {
 def _target(batch: Batch) -> Tensor:
     clean: Tensor = batch.get("target", batch["audio"])
     return clean
+
+
+def _is_denoising(batch: Batch) -> bool | None:
+    return True if "target" in batch else None
 
 
 def _recipe(codec: SoundStream, plan: SoundStreamPlan, source: AudioSource | None) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from madrigal.errors import UserError
 Wave = NDArray[np.float32]
 
 PIECE = 1 << 16
-"""Samples that are worked on at once: enough that the work per piece does not count, and a few megabytes."""
+"""Samples, of all channels, that are worked on at once: so many that the work per piece does not count, and no more."""
 
 FORMATS = {".wav": "WAV", ".flac": "FLAC"}
 """What a decompressed file can be: formats that keep the number of samples exactly."""
@@ -68,7 +68,7 @@ class WaveReader:
         """The whole file at `sample_rate`, ceil(samples * sample_rate / the file's rate) samples in all."""
         resampler, given = Resampler(self.sample_rate, sample_rate, self.channels), 0
         # As many as make one piece of the result, within bounds where the file's rate is far above the codec's.
-        size = max(1, min(PIECE * self.sample_rate // sample_rate, 16 * PIECE))
+        size = max(1, min(PIECE * self.sample_rate // sample_rate, 16 * PIECE) // self.channels)
         while len(piece := self._read(size)):
             self.samples += len(piece)
             resampled = resampler.push(piece)

@@ -78,17 +78,14 @@ def train(*overrides: str, data: str | Path = "recordings", run: str = "runs/new
     return ["train", RECIPE, f"data={data}", *QUICK, *overrides, "--run", run, *options.split()]
 
 
-def refused(
-    *arguments: str | Path, leaves: tuple[str, ...] = (), run: Callable[..., Said] = madrigal, within: str | Path = "."
-) -> str:
+def refused(*arguments: str | Path, leaves: tuple[str, ...] = (), run: Callable[..., Said] = madrigal) -> str:
     """Run a command that has to fail as a user's mistake does, and give its one sentence.
 
-    Everything that was `within` (the working folder) is still there, bit for bit, and what is new begins with one of
-    `leaves`.
+    Everything in the working folder is still there, bit for bit, and what is new begins with one of `leaves`.
     """
-    before = contents(within)
+    before = contents(".")
     said = run(*arguments)
-    after = contents(within)
+    after = contents(".")
     assert said.status == 2, f"status {said.status}: {said.out}{said.err}"
     lines = said.err.splitlines()
     sentences = [line for line in lines if line.startswith("madrigal: ")]

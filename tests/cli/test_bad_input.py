@@ -365,17 +365,39 @@ def test_train_into_a_read_only_folder(here: Path, plain_user: PlainUser) -> Non
     "mistake", ["data=nowhere", "data=bad", "plan.batch_size=16", "plan.lr=-1", "plan.log_with=[nobody]"]
 )
 def test_overwrite_clears_nothing_when_the_new_run_cannot_start(here: Path, mistake: str) -> None:
+    done(*train())
     spoil(Path("bad"))
-    refused(*train(mistake, run="runs/codec", options="--overwrite"), leaves=("runs/codec/data",))
+    Path("runs/new/data/train/rejected.jsonl").unlink()  # the one file that may be written again
+    refused(*train(mistake, options="--overwrite"), leaves=("runs/new/data/train/rejected.jsonl",))
+    done(*train("plan.num_train_steps=5", options="--resume"))
 
 
-@pytest.mark.parametrize("size", [0, 300, 3000, 20_000, 40_000])
-def test_train_on_a_full_disk(here: Path, size: int) -> None:
-    """However much still fits: the recipe, the manifest, figures, samples or a checkpoint is what fails."""
-    assert "runs/new" in refused(*train(), run=on_full_disk(size), leaves=("runs/new",))
-    assert all((folder / "state.json").exists() for folder in Path("runs/new/checkpoints").glob("step-*"))
-    assert not list(here.rglob(".partial-*"))
-    done(*train(options="--overwrite"))
+@pytest.mark.parametrize(
+    ("size", "fails"),
+    [
+        (0, "data/train/rejected.jsonl"),
+        (300, "data/train/manifest.jsonl"),
+        (1200, "recipe.yaml"),
+        (4000, "samples/step-00000001"),
+        (8000, "checkpoints/step-00000001"),
+    ],
+)
+def test_train_on_a_full_disk(here: Path, size: int, fails: str) -> None:
+    spoil(Path("recordings"), "text.wav")
+    words = ("plan.save_results_every=1",)
+    sentence = refused(*train(*words), run=on_full_disk(size), leaves=("runs/new",))
+    assert f"runs/new/{fails} could not be written" in sentence
+    assert not list(Path("runs/new/checkpoints").iterdir())
+    assert not list(here.rglob(".*"))
+    done(*train(*words, options="--overwrite"))
+
+
+def test_train_until_the_figures_fill_the_disk(here: Path) -> None:
+    words = ("plan.save_model_every=99", "plan.save_results_every=99", "plan.num_train_steps=99")
+    assert "runs/new/metrics.jsonl could not be written" in refused(
+        *train(*words), run=on_full_disk(4000), leaves=("runs/new",)
+    )
+    assert done("runs", "--json").json[1]["step"] > 1
 
 
 def test_resume_on_a_full_disk_keeps_what_is_there(here: Path) -> None:
@@ -387,15 +409,19 @@ def test_resume_on_a_full_disk_keeps_what_is_there(here: Path) -> None:
     done(*train("plan.num_train_steps=6", run="runs/codec", options="--resume"))
 
 
-def test_a_training_that_is_not_finite_stops_and_keeps_the_last_good_checkpoint(here: Path) -> None:
+@pytest.mark.parametrize(("lr", "reason"), [("1e6", "loss was not finite 6 times in a row"), ("1e39", "not finite")])
+def test_a_training_that_is_not_finite_stops_and_keeps_the_last_good_checkpoint(
+    here: Path, lr: str, reason: str
+) -> None:
+    """Though it skips past two steps at which a checkpoint is due, and only one is to be kept."""
     before = contents(NEWEST)
-    words = train("plan.num_train_steps=400", "plan.save_model_every=1000", run="runs/codec", options="--resume")
-    said = madrigal(*words, "plan.lr=1e30", "plan.save_results_every=1000", "plan.max_skipped_steps=3")
-    assert said.status == 2, said.err[-2000:]
+    patience = ("plan.num_train_steps=99", "plan.max_skipped_steps=6", "plan.keep_checkpoints=1")
+    said = madrigal(*train(f"plan.lr={lr}", *patience, run="runs/codec", options="--resume"))
+    assert said.status == 2, said.err
     sentence = said.err.splitlines()[-1]
     assert sentence.startswith("madrigal: Training stopped at step ")
-    assert "Lower plan.lr" in sentence
-    assert str(NEWEST) in sentence
+    assert reason in sentence
+    assert f"the last good checkpoint is {NEWEST}. Lower plan.lr" in sentence
     assert "Traceback" not in said.err
     assert contents(NEWEST) == before
 
@@ -493,9 +519,7 @@ def test_compress_what_is_no_file_of_sound(here: Path, source: str) -> None:
 
 def test_compress_a_file_that_may_not_be_read(here: Path, plain_user: PlainUser) -> None:
     Path("recordings/0.wav").chmod(0)
-    assert "recordings/0.wav" in refused(
-        "compress", "recordings/0.wav", "new.mgl", *CODEC, run=plain_user, within="runs"
-    )
+    assert "recordings/0.wav" in refused("compress", "recordings/0.wav", "new.mgl", *CODEC, run=plain_user)
 
 
 @pytest.mark.parametrize("kbps", ["0", "-3", "nan", "inf", "5", "1e9", "0.3"])
@@ -654,7 +678,7 @@ def test_export_a_run_without_a_checkpoint(here: Path) -> None:
         ("--kbps 0.2 --data nowhere", "nowhere"),
         ("--kbps 0.2 --data bad", "14 files in"),
         ("--kbps 0.2 --data speech.mgl", "speech.mgl"),
-        ("--kbps 0.2 --out speech.mgl", "speech.mgl is a file"),
+        ("--kbps 0.2 --out speech.mgl", "speech.mgl cannot be written"),
         ("--kbps 0.2 --recogniser nowhere", "no model.bin"),
     ],
 )
@@ -665,7 +689,8 @@ def test_evaluate_what_cannot_be(here: Path, words: str, about: str) -> None:
 
 def test_evaluate_with_a_recogniser_that_is_not_there(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MADRIGAL_RECOGNISER", "nowhere")
-    assert "MADRIGAL_RECOGNISER names nowhere" in refused("evaluate", "runs/codec", "--no-opus", "--kbps", "0.2")
+    words = ("evaluate", "runs/codec", "--no-opus", "--kbps", RATES[0])
+    assert "MADRIGAL_RECOGNISER names nowhere" in refused(*words, leaves=("runs/codec/evaluation",))
 
 
 def test_evaluate_a_codec_without_data_of_its_own(here: Path) -> None:

@@ -202,7 +202,7 @@ def test_resuming_passes_over_damage_and_its_remains_take_no_place(
 def test_when_no_checkpoint_is_whole_nothing_is_begun_anew(tmp_path: Path) -> None:
     trainer = make(RegressionTrainer, tmp_path, num_train_steps=4, save_model_every=4).train()
     flip_a_bit(tmp_path / "checkpoints" / "step-00000004" / "model.safetensors")
-    with pytest.raises(UserError, match="No checkpoint in .* is whole; start over with --overwrite"):
+    with pytest.raises(UserError, match=r"No checkpoint in .* is whole; start over with --overwrite"):
         make(RegressionTrainer, tmp_path, resume=True)
     with pytest.raises(UserError, match="is whole"):
         trainer.run.checkpoint("best")
@@ -245,7 +245,7 @@ def test_a_write_that_fails_says_so_and_leaves_what_was_there(
 
     with monkeypatch.context() as patch:
         patch.setattr(broken, full)
-        with pytest.raises(UserError, match="could not be written .*No space left.*make room"):
+        with pytest.raises(UserError, match=r"could not be written .*No space left.*make room"):
             written(tmp_path, 2)
     assert [p.name for p in tmp_path.iterdir()] == ["step-00000001"]
     assert read_state(tmp_path / "step-00000001")["step"] == 1

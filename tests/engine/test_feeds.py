@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,17 @@ def test_order_and_augmentation_depend_on_seed_and_step_alone(tmp_path: Path, wo
     later = make(RegressionTrainer, tmp_path / "b", dl_num_workers=workers, **options)
     later.step = 5
     assert torch.equal(taken(later, 3), whole[5 * 4 :])
+    later.data.close()
     assert not torch.equal(taken(make(RegressionTrainer, tmp_path / "c", seed=1, **options), 8), whole)
+
+
+def test_the_loaders_processes_go_when_training_ends(tmp_path: Path) -> None:
+    others = multiprocessing.active_children()
+    trainer = make(RegressionTrainer, tmp_path, dl_num_workers=1, num_train_steps=2)
+    trainer.train_step()
+    assert len(multiprocessing.active_children()) == len(others) + 1
+    trainer.train()
+    assert multiprocessing.active_children() == others
 
 
 def test_training_by_epochs_goes_through_the_data_so_often(tmp_path: Path) -> None:

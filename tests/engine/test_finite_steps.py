@@ -10,7 +10,7 @@ from toys import GanTrainer, RegressionTrainer, assert_identical, make, saved_st
 
 from madrigal.engine.feed import Batch
 from madrigal.engine.precision import Precision
-from madrigal.engine.trainer import Terms
+from madrigal.engine.trainer import Figures, Terms
 from madrigal.errors import UserError
 
 NAN, INFINITE = float("nan"), float("inf")
@@ -63,7 +63,7 @@ def test_a_skipped_turn_touches_no_other_turn(tmp_path: Path) -> None:
 
 def test_after_too_many_in_a_row_training_stops_and_the_last_good_checkpoint_stays(tmp_path: Path) -> None:
     trainer = make(RegressionTrainer, tmp_path, num_train_steps=50, max_skipped_steps=3)
-    trainer.poison = {4: NAN, 6: NAN, 7: NAN, **dict.fromkeys(range(9, 50), NAN)}
+    trainer.poison = {4: NAN, 5: NAN, **dict.fromkeys(range(9, 50), NAN)}
     with pytest.raises(UserError) as stop:
         trainer.train()
     sentence = str(stop.value)
@@ -77,6 +77,36 @@ def test_after_too_many_in_a_row_training_stops_and_the_last_good_checkpoint_sta
     resumed = make(RegressionTrainer, tmp_path, num_train_steps=12, resume=True)
     assert resumed.step == 8
     resumed.train()
+
+
+def test_amid_skipped_steps_nothing_is_saved_and_nothing_is_the_best(tmp_path: Path) -> None:
+    class Improving(RegressionTrainer):
+        def validate(self, batch: Batch) -> Terms:
+            return {"score": torch.tensor(-float(self.step))}
+
+    options = {"save_model_every": 2, "save_results_every": 2, "best_metric": "valid/score", "keep_checkpoints": 1}
+    trainer = make(Improving, tmp_path, num_train_steps=9, use_ema=False, **options)
+    trainer.poison = dict.fromkeys(range(4, 8), NAN)
+    kept: list[list[str]] = []
+    trainer.train(lambda _: kept.append(sorted(p.name for p in trainer.run.checkpoints.iterdir())))
+    assert "step-00000004" in kept[-2]
+    assert not any("step-00000006" in names or "step-00000008" in names for names in kept)
+    assert trainer.best["step"] == 9
+
+
+def test_weights_that_are_not_finite_never_take_a_good_checkpoints_place(tmp_path: Path) -> None:
+    class Breaking(RegressionTrainer):
+        def after_turn(self, turn: str, applied: bool) -> Figures:
+            if self.step == 5:
+                self.model.line.bias.data[0] = NAN
+            return {}
+
+    trainer = make(Breaking, tmp_path, keep_checkpoints=1, num_train_steps=6)
+    with pytest.raises(
+        UserError, match=r"the weights are not finite numbers; the last good checkpoint is .*step-00000004"
+    ):
+        trainer.train()
+    assert all(torch.isfinite(t).all() for t in saved_state(tmp_path / "checkpoints" / "step-00000004").values())
 
 
 def test_AT15_the_schedule_goes_on_after_a_skipped_step(tmp_path: Path) -> None:

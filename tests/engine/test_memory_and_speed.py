@@ -24,8 +24,8 @@ def test_X15_recomputing_gives_the_same_gradients_dropout_included() -> None:
     for recomputes in (False, True):
         torch.manual_seed(0)
         block = nn.Sequential(nn.Linear(6, 16), nn.Dropout(0.5), nn.GELU(), nn.Linear(16, 6))
-        calls = []
-        block[0].register_forward_hook(lambda *_: calls.append(1))
+        calls: list[int] = []
+        block[0].register_forward_hook(lambda *_, calls=calls: calls.append(1))
         if recomputes:
             recompute_in_backward(block)
         x = torch.randn(4, 6, requires_grad=True)

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import Nursery
+from processes import Nursery
 from toys import assert_identical, saved_state
 
 from madrigal.engine.checkpoint import checkpoints, read_state
@@ -39,9 +39,9 @@ def assert_same_end(run: Path, unbroken: Path) -> None:
     assert_identical(saved_state(run / LAST), saved_state(unbroken / LAST))
     lines = [read_metrics(folder) for folder in (run, unbroken)]
     for kind in ("generator/loss", "valid/mse"):
-        steps, expected = ([(l["step"], l[kind]) for l in folder if kind in l] for folder in lines)
+        steps, expected = ([(line["step"], line[kind]) for line in folder if kind in line] for folder in lines)
         assert steps == expected
-    assert [l["step"] for l in lines[0] if "generator/loss" in l] == list(range(1, STEPS + 1))
+    assert [line["step"] for line in lines[0] if "generator/loss" in line] == list(range(1, STEPS + 1))
     ends = [read_state(folder / LAST) for folder in (run, unbroken)]
     assert ends[0]["turns"] == ends[1]["turns"]
     assert ends[0]["best"] == ends[1]["best"]
@@ -123,7 +123,7 @@ def _stopped_at(line: str) -> list[str]:
 
 def assert_same_end_but_for_the_stop(run: Path, unbroken: Path) -> None:
     assert_identical(saved_state(run / LAST), saved_state(unbroken / LAST))
-    assert [l["step"] for l in read_metrics(run) if "generator/loss" in l] == list(range(1, STEPS + 1))
+    assert [line["step"] for line in read_metrics(run) if "generator/loss" in line] == list(range(1, STEPS + 1))
 
 
 def test_a_second_signal_stops_at_once(nursery: Nursery, tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_X7_handlers_may_be_given_beside_the_engines_own(tmp_path: Path) -> None
 
 def test_what_accelerate_refuses_is_told_in_a_sentence(tmp_path: Path) -> None:
     plan = Plan(num_train_steps=1, log_with=("nonsense",))
-    with pytest.raises(UserError, match="Accelerate could not start .*nonsense.*check log_with"):
+    with pytest.raises(UserError, match=r"Accelerate could not start .*nonsense.*check log_with"):
         make_accelerator(plan, tmp_path, {})
 
 

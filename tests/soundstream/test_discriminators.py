@@ -7,6 +7,7 @@ import torch
 from tiny_codecs import TINY, noise, tiny_codec
 from torch import Tensor, nn
 
+from madrigal.errors import UserError
 from madrigal.soundstream.config import SoundStreamConfig
 from madrigal.soundstream.discriminators import (
     ComplexSTFTDiscriminator,
@@ -51,7 +52,7 @@ def test_complex_logits_have_time_last_and_one_band() -> None:
 
 
 def test_complex_discriminator_refuses_strides_that_do_not_fit() -> None:
-    with pytest.raises(ValueError, match="do not divide"):
+    with pytest.raises(UserError, match="do not divide"):
         ComplexSTFTDiscriminator(n_fft=100)
 
 

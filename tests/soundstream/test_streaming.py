@@ -17,7 +17,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "position bias, groups": {"attn_dynamic_pos_bias": True, "rq_groups": 2},
     "wide window": {**DOMAINS["stft"], "spectral_n_fft": 32},
 }
-FRAMES = 110
+FRAMES = 60
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 50])

@@ -227,10 +227,28 @@ def test_stereo_in_stereo_out(recordings: Path, tmp_path: Path) -> None:
 
 
 def test_a_dying_codebook_raises_an_alarm(recordings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    trainer = make(recordings, tmp_path / "run", dead_codebook_usage=1.0)
-    for _ in range(3):
-        trainer.train_step()
-    assert "Codebook" in capsys.readouterr().err
+    trainer = make(recordings, tmp_path / "run", dead_codebook_usage=0.5)
+    usage = torch.full((2, 32), 10.0)
+    trainer._watch_codebooks(usage)
+    assert "dying" not in capsys.readouterr().err
+    usage[1, 4:] = 0.0
+    trainer._watch_codebooks(usage)
+    trainer._watch_codebooks(usage)
+    assert capsys.readouterr().err.count("Codebook 1 is dying: 12.5 %") == 1
+    trainer._watch_codebooks(torch.ones(2, 32) * 10)
+    trainer._watch_codebooks(usage)
+    assert "Codebook 1 is dying" in capsys.readouterr().err
+
+
+def test_a_trained_codec_keeps_its_codebooks_when_it_is_trained_on(recordings: Path, tmp_path: Path) -> None:
+    first = make(recordings, tmp_path / "first", num_train_steps=2)
+    first.train()
+    trained = SoundStream.from_pretrained(tmp_path / "first")
+    before = trained.quantizer.state_dict()
+    again = make(recordings, tmp_path / "again", trained)
+    again._look_at_first_data()
+    for name, tensor in again.model.quantizer.state_dict().items():
+        assert torch.equal(tensor, before[name]), name
 
 
 def test_X12_two_trainers_in_one_process(recordings: Path, tmp_path: Path) -> None:
