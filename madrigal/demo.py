@@ -43,7 +43,8 @@ def render_speech(folder: Path, *, minutes: float, seed: int = 0) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     voice, rng = Hibari(voice="heart"), random.Random(seed)
-    lines, seconds = [], 0.0
+    lines: list[str] = []
+    seconds = 0.0
     while seconds < 60 * minutes:
         text = f"{rng.choice(WHO)} {rng.choice(DID)} {rng.choice(WHAT)} {rng.choice(WHERE)}."
         wave = voice(text, seed=seed)

@@ -3,6 +3,8 @@
 import os
 from typing import Any
 
+from madrigal.engine.plan import Plan
+
 
 def translated(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split a trainer's keywords into those of `Trainer` and those of its plan.
@@ -20,7 +22,8 @@ def translated(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
     if options.pop("use_wandb_tracking", False):
         options["log_with"] = ("wandb", *options.get("log_with", ()))
     if options.pop("split_batches", False):
-        options["batch_size"] = max(1, options["batch_size"] // int(os.environ.get("WORLD_SIZE", "1")))
+        whole = options.get("batch_size", Plan.model_fields["batch_size"].default)
+        options["batch_size"] = max(1, whole // int(os.environ.get("WORLD_SIZE", "1")))
     timeout = options.pop("init_process_group_timeout_seconds", None)
     accelerate = dict(options.pop("accelerate_kwargs", None) or {})
     if timeout is not None:

@@ -1,0 +1,1 @@
+"""What several systems share: convolutions and attention that stream, spectra, quantizers."""

@@ -13,13 +13,17 @@ POOL = 128
 """Vectors of each level that a micro-batch offers as places for dead codes."""
 
 
+SPLIT = 0.1
+"""How far from the code that it splits a revived code begins, as a part of the way to a point of that code."""
+
+
 class Codebooks(nn.Module):
     """Vectors [levels, groups, size, dim] of a residual quantizer.
 
     The vectors are parameters without gradient, so that an average of the weights averages them as well. Each is the
     mean of the points that chose it, `mass` [levels, groups, size] says of how many: points of n steps ago count
-    `decay` ** n. A code whose mass falls under `dead_percent` percent of an equal share is dead, and moves to a
-    vector of the pool, that is to where many points are.
+    `decay` ** n. A code whose mass falls under `dead_percent` percent of an equal share is dead, and is revived by
+    splitting another that has many points.
     """
 
     def __init__(
@@ -106,16 +110,22 @@ class Codebooks(nn.Module):
         return self.mass[level]
 
     def _revive(self, vectors: Tensor, mass: Tensor, pools: Tensor) -> None:
-        """Dead codes of one codebook take candidates from all micro-batches in turn, as far as these go."""
-        share = mass.mean()
-        dead = (mass < share * self.dead_percent / 100).nonzero().flatten()
+        """Each dead code of one codebook goes beside the code of a vector of the pool, and they share its points.
+
+        The pool is as dense as the data, so it is the crowded codes that are split. The new place is near the old code
+        and not the vector itself: in many dimensions no other point is as near to a single point as to a mean.
+        """
+        dead = (mass < mass.mean() * self.dead_percent / 100).nonzero().flatten()
         if not len(dead):
             return
-        offered = pools[~pools[:, 0, 0].isnan()].transpose(0, 1).flatten(0, 1)
-        dead, offered = dead[: len(offered)], offered[: len(dead)]
-        vectors[dead] = offered
-        # Enough to be given time to find points of its own before it is judged again.
-        mass[dead] = share
+        # One vector of each micro-batch in turn, as far as they go; the other codes wait for the next step.
+        offered = pools[~pools[:, 0, 0].isnan()].transpose(0, 1).flatten(0, 1)[: len(dead)]
+        dead = dead[: len(offered)]
+        owners = nearness(offered[None], vectors[None], cosine=self.cosine)[0].argmax(-1)
+        shared = mass / (1 + torch.bincount(owners, minlength=self.size))
+        mass.copy_(shared)
+        mass[dead] = shared[owners]
+        vectors[dead] = torch.lerp(vectors[owners], offered, SPLIT)
 
     def _rows(self, codes: Tensor) -> Tensor:
         """Rows of a level's table for codes [groups, n]: each group has rows of its own."""

@@ -20,7 +20,7 @@ from madrigal.soundstream import losses
 from madrigal.soundstream.config import SoundStreamConfig
 from madrigal.soundstream.discriminators import build_discriminators
 from madrigal.soundstream.seanet import ResidualUnit, SeanetDecoder, SeanetEncoder
-from madrigal.soundstream.spectral import ConvNeXtBlock, SpectralDecoder, SpectralEncoder
+from madrigal.soundstream.spectral import ConvNeXtBlock, SpectralDecoder, SpectralEncoder, start_as_vocoder
 
 
 class LossBreakdown(NamedTuple):
@@ -86,6 +86,8 @@ class SoundStream(nn.Module, Pretrained):
         self.decoder_film = DenoiseFiLM(config.codebook_dim)
         self.decoder_attn = _attention(config)
         self.decoder = SeanetDecoder(config) if config.head == "waveform" else SpectralDecoder(config)
+        if isinstance(self.encoder, SpectralEncoder) and isinstance(self.decoder, SpectralDecoder):
+            start_as_vocoder(self.encoder, self.decoder, config.target_sample_hz)
         self.discriminators = nn.ModuleDict()
         if discriminators:
             self.discriminators = build_discriminators(config, stft_discriminator)

@@ -9,14 +9,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from madrigal.layers.convolutions import StreamCache
-from madrigal.layers.spectra import CausalInverseSTFT, CausalSTFT
+from madrigal.layers.spectra import CausalInverseSTFT, CausalSTFT, mel_filterbank
 from madrigal.soundstream.config import SoundStreamConfig
-
-COMPRESSION = 0.3
-"""Power of the magnitudes that the encoder sees: speech spans 60 dB, and quiet bins must count too."""
 
 FLOOR = 1e-4
 """Magnitude, for samples in [-1, 1], below which a bin is silent."""
+
+LEVEL_OFFSET, LEVEL_RANGE = 2.0, 4.0
+"""Bring the logarithm of a magnitude of speech to about zero mean and unit variance."""
 
 
 class DepthwiseCausalConv(nn.Module):
@@ -50,9 +50,9 @@ class ConvNeXtBlock(nn.Module):
         self.norm = nn.LayerNorm(dim)
         self.expand = nn.Linear(dim, hidden)
         self.contract = nn.Linear(hidden, dim)
-        # The stack starts close to the identity, however deep it is.
+        # Every block starts as the identity.
         nn.init.trunc_normal_(self.expand.weight, std=dim**-0.5)
-        nn.init.trunc_normal_(self.contract.weight, std=(2 * depth * hidden) ** -0.5)
+        nn.init.zeros_(self.contract.weight)
         nn.init.zeros_(self.contract.bias)
 
     def forward(self, x: Tensor, cache: StreamCache | None = None) -> Tensor:
@@ -63,35 +63,37 @@ class ConvNeXtBlock(nn.Module):
 
 
 class Backbone(nn.Module):
-    """`depth` ConvNeXt blocks between two norms, [batch, frames, dim] -> the same."""
+    """`depth` ConvNeXt blocks, [batch, frames, dim] -> the same.
+
+    Nothing is normalised but inside the blocks: what the first layer hands on reaches the last one as it is.
+    """
 
     def __init__(self, config: SoundStreamConfig) -> None:
         super().__init__()
         dim, depth = config.spectral_dim, config.spectral_depth
         hidden = round(dim * config.spectral_ff_mult)
-        self.norm_in = nn.LayerNorm(dim)
         self.blocks = nn.ModuleList(
             ConvNeXtBlock(dim, hidden, config.spectral_kernel_size, depth) for _ in range(depth)
         )
-        self.norm_out = nn.LayerNorm(dim)
 
     def forward(self, x: Tensor, cache: StreamCache | None = None) -> Tensor:
-        x = self.norm_in(x.float())
+        x = x.float()
         for block in self.blocks:
             x = block(x, cache)
-        return self.norm_out(x)
+        return x
 
 
 def spectral_features(spectrum: Tensor) -> Tensor:
-    """Complex [batch, channels, frames, bins] -> [batch, frames, channels * 3 * bins].
+    """Complex [batch, channels, frames, bins] -> [batch, frames, channels * 3 * bins]: real parts, imaginary, levels.
 
-    Real and imaginary part under a compressed magnitude, which tell the phase, and the logarithm, which tells the
-    level of what is too quiet to show in the other two.
+    Real and imaginary parts are relative to the frame's own level, so that the phase of quiet speech is as plain as that
+    of loud speech; the logarithms tell the levels.
     """
     magnitude = spectrum.abs().clamp(min=FLOOR)
-    parts = torch.view_as_real(spectrum * magnitude ** (COMPRESSION - 1)).unbind(-1)
-    level = (magnitude.log() + 2.0) / 4.0
-    return torch.stack((*parts, level), dim=2).movedim(3, 1).flatten(2)
+    frame = magnitude.square().mean((1, 3), keepdim=True).sqrt()
+    real, imaginary = torch.view_as_real(spectrum / frame).unbind(-1)
+    level = (magnitude.log() + LEVEL_OFFSET) / LEVEL_RANGE
+    return torch.stack((real, imaginary, level), dim=2).movedim(3, 1).transpose(2, 3).flatten(2)
 
 
 class SpectralEncoder(nn.Module):
@@ -154,3 +156,40 @@ class SpectralDecoder(nn.Module):
         level, real, imaginary = self.head(hidden).float().unflatten(-1, (3, self.channels, -1)).unbind(2)
         size = level.clamp(max=5.0).exp() * torch.rsqrt(real.square() + imaginary.square() + 1e-3)
         return torch.complex(size * real, size * imaginary).transpose(1, 2)
+
+
+@torch.no_grad()
+def start_as_vocoder(encoder: SpectralEncoder, decoder: SpectralDecoder, sample_rate: int) -> None:
+    """Let the codec begin as one made by hand: the phase of the low bins and the levels of mel bands, straight through.
+
+    From a random start it would first learn to whisper, which has a low loss and noise for a phase, and be long in
+    leaving that. Three eighths of the latents each carry real and imaginary parts, the rest carry the levels.
+    """
+    channels, bins = decoder.channels, decoder.head.out_features // (3 * decoder.channels)
+    seats = min(encoder.project.weight.shape) // channels
+    phases = min(3 * seats // 8, bins - 1)
+    levels = seats - 2 * phases
+    bands = mel_filterbank(levels, 2 * (bins - 1), sample_rate, equal_area=False) + 1e-9
+    into, out = encoder.embed.weight.mul_(0.3), decoder.head.weight.mul_(0.3)
+    into[: seats * channels] = 0.0
+    for linear in (encoder.project, decoder.project):
+        linear.weight.mul_(0.3)[: seats * channels] = 0.0
+        linear.weight.diagonal()[: seats * channels] = 1.0
+    low = torch.arange(phases)
+    for channel in range(channels):
+        first = channel * seats
+        for part in range(2):  # real, imaginary; bin 0 has no phase
+            into[first + part * phases + low, (part * channels + channel) * bins + 1 + low] = 0.5
+            row = ((1 + part) * channels + channel) * bins + 1 + low
+            out[row] = 0.0
+            out[row, first + part * phases + low] = 1.0
+        heard = slice(first + 2 * phases, first + seats)
+        into[heard, (2 * channels + channel) * bins : (2 * channels + channel + 1) * bins] = (
+            bands / bands.sum(1, keepdim=True)
+        )
+        rows = slice(channel * bins, (channel + 1) * bins)
+        out[rows, : seats * channels] = 0.0
+        out[rows, heard] = LEVEL_RANGE * (bands / bands.sum(0, keepdim=True)).T
+    for linear in (encoder.embed, encoder.project, decoder.project, decoder.head):
+        linear.bias.zero_()
+    decoder.head.bias[: channels * bins] = -LEVEL_OFFSET

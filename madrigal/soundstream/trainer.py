@@ -239,7 +239,7 @@ _TRAINER_KEYWORDS = {
 
 
 def _target(batch: Batch) -> Tensor:
-    clean: Tensor = batch.get("target", batch["audio"])
+    clean: Tensor = batch["target" if "target" in batch else "audio"]
     return clean
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,9 @@ from pydantic import ValidationError
 from torch import nn
 from toys import GanTrainer, RegressionTrainer, ToyRegression, assert_identical, make, whole_state
 
+from madrigal.engine.keywords import translated
 from madrigal.engine.plan import Plan
+from madrigal.engine.stopping import stopping_cleanly
 from madrigal.engine.tracking import make_accelerator
 from madrigal.engine.trainer import Trainer
 from madrigal.errors import UserError
@@ -147,3 +151,65 @@ def test_AT14_optimizers_are_no_modules(tmp_path: Path) -> None:
     trainer = make(GanTrainer, tmp_path)
     assert all(isinstance(turn.optimizer, torch.optim.Optimizer) for turn in trainer.turn_states)
     assert not any(isinstance(turn, nn.Module) for turn in trainer.turn_states)
+
+
+def test_keywords_of_older_scripts_are_understood(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    given = {
+        "lr": 1e-4,
+        "batch_size": 8,
+        "split_batches": True,
+        "drop_last": False,
+        "dataloader_drop_last": True,
+        "force_clear_prev_results": True,
+        "use_wandb_tracking": True,
+        "init_process_group_timeout_seconds": 30,
+        "accelerate_kwargs": {"cpu": True},
+    }
+    before = {**given, "accelerate_kwargs": {"cpu": True}}
+    trainer, plan = translated(given)
+    assert given == before
+    assert plan == {"lr": 1e-4, "batch_size": 4, "log_with": ("wandb",)}
+    assert trainer == {
+        "overwrite": True,
+        "accelerate_kwargs": {"cpu": True, "init_process_group_timeout_seconds": 30},
+    }
+
+
+def test_AT17_keywords_of_older_scripts_may_be_none_or_left_out() -> None:
+    options = {"force_clear_prev_results": None, "accelerate_kwargs": None, "split_batches": True}
+    trainer, plan = translated(options)
+    assert trainer == {"accelerate_kwargs": {}}
+    assert plan == {"batch_size": 4}
+
+
+def test_a_trainer_in_a_thread_leaves_signals_to_the_program(tmp_path: Path) -> None:
+    handler = signal.getsignal(signal.SIGTERM)
+    trainer = make(RegressionTrainer, tmp_path, num_train_steps=2)
+    thread = threading.Thread(target=trainer.train)
+    thread.start()
+    thread.join()
+    assert trainer.step == 2
+    assert signal.getsignal(signal.SIGTERM) is handler
+
+
+def test_signals_are_handled_while_training_and_given_back_after() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    said: list[str] = []
+    with stopping_cleanly(said.append) as asked:
+        assert not asked()
+        signal.raise_signal(signal.SIGTERM)
+        assert asked()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    assert said == ["Stopping after this step (once more to stop at once)"]
+
+
+def test_a_signal_in_the_middle_of_a_line_does_no_harm() -> None:
+    def reentrant(_: str) -> None:
+        raise RuntimeError("reentrant call inside <_io.BufferedWriter name='<stderr>'>")
+
+    with stopping_cleanly(reentrant) as asked:
+        signal.raise_signal(signal.SIGTERM)
+        assert asked()

@@ -230,7 +230,7 @@ def test_a_dying_codebook_raises_an_alarm(recordings: Path, tmp_path: Path, caps
     trainer = make(recordings, tmp_path / "run", dead_codebook_usage=0.5)
     usage = torch.full((2, 32), 10.0)
     trainer._watch_codebooks(usage)
-    assert "dying" not in capsys.readouterr().err
+    assert "is dying" not in capsys.readouterr().err
     usage[1, 4:] = 0.0
     trainer._watch_codebooks(usage)
     trainer._watch_codebooks(usage)
