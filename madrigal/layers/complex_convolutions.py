@@ -178,6 +178,14 @@ class ComplexConv2d(nn.Module):
 
         The kernel is that of both. `x` is padded once for both, so `first` is not cut off at the border in between.
         """
+        # The kernels are multiplied in full precision: rounding them twice would show in every output.
+        with torch.autocast(x[0].device.type, enabled=False):
+            kernel, bias = self._merged(first)
+        padding = (self.padding[0] + first.padding[0], self.padding[1] + first.padding[1])
+        return self.apply_kernel(x, kernel, bias, padding)
+
+    def _merged(self, first: "ComplexConv2d") -> tuple[Complex, Complex]:
+        """Kernel and bias of both."""
         (height, width), (real, imag), (b_real, b_imag) = self.kernel[0].shape[2:], self.kernel, first.bias
         signal = first.kernel[0].transpose(0, 1), first.kernel[1].transpose(0, 1)
         flipped = real.flip(2, 3), imag.flip(2, 3)
@@ -186,5 +194,4 @@ class ComplexConv2d(nn.Module):
         kernel = both_real.transpose(0, 1), both_imag.transpose(0, 1)
         r, i, b_r, b_i = real.sum((2, 3)), imag.sum((2, 3)), b_real.flatten(1), b_imag.flatten(1)
         bias = self.bias[0] + (r @ b_r - i @ b_i)[..., None], self.bias[1] + (r @ b_i + i @ b_r)[..., None]
-        padding = (self.padding[0] + first.padding[0], self.padding[1] + first.padding[1])
-        return self.apply_kernel(x, kernel, bias, padding)
+        return kernel, bias

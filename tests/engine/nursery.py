@@ -2,7 +2,8 @@
 
 A line is JSON: `folder`, `log` (where output goes), `options` for `toys.make`, and optionally `hang`, the
 name and number of a call at which the training stops for ever, having made the file `log` + ".hangs".
-It answers with the process id, and later with the exit status (minus the signal's number if a signal ended it).
+It answers `started PID`, and later `ended STATUS` (minus the signal's number if a signal ended it). The number of a
+process stays taken until the next line is read, so a signal to it can never reach another.
 """
 
 from __future__ import annotations
@@ -51,7 +52,10 @@ def main() -> None:
     with TemporaryDirectory() as folder:  # torch imports much of itself at the first step
         make(GanTrainer, folder).train_step()
     print("ready", flush=True)
+    child = None
     for line in sys.stdin:
+        if child is not None:
+            os.waitpid(child, 0)
         job = json.loads(line)
         child = os.fork()
         if child == 0:
@@ -67,8 +71,10 @@ def main() -> None:
                 os._exit(1)
             sys.stderr.flush()
             os._exit(0)
-        print(child, flush=True)
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        print(f"started {child}", flush=True)
+        end = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+        assert end is not None
+        print(f"ended {end.si_status if end.si_code == os.CLD_EXITED else -end.si_status}", flush=True)
     os._exit(0)  # taking torch apart in good order would cost a second
 
 

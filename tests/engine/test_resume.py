@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import time
@@ -130,7 +129,7 @@ def test_a_second_signal_stops_at_once(nursery: Nursery, tmp_path: Path) -> None
     run = tmp_path / "run"
     training = nursery.start(run, hang=("fsync", 8), **OPTIONS)
     training.wait_until_it_hangs()
-    os.kill(training.pid, signal.SIGTERM)
+    training.signal(signal.SIGTERM)
     training.wait_for(lambda: "once more to stop at once" in training.said)
     assert training.end(signal.SIGTERM) == 1
     assert "KeyboardInterrupt" in training.said
