@@ -17,7 +17,7 @@ _PUBLIC = {
     "UserError": "madrigal.errors",
 }
 
-__all__ = [*_PUBLIC, "__version__"]  # noqa: PLE0604
+__all__ = [*_PUBLIC, "__version__"]
 
 
 def __getattr__(name: str) -> Any:

@@ -26,7 +26,7 @@ from madrigal.soundstream.compression import levels_for
 
 Wave = Any
 
-CURVES = ("generator/mel", "valid/mel", "valid/ema/mel")
+CURVES = ("generator/mel", "mel", "valid/mel", "valid/ema/mel")
 """What of a codec's metrics is drawn in its report."""
 
 

@@ -44,7 +44,7 @@ class DepthwiseCausalConv(nn.Module):
 class ConvNeXtBlock(nn.Module):
     """Causal ConvNeXt block, [batch, frames, dim] -> the same."""
 
-    def __init__(self, dim: int, hidden: int, kernel_size: int, depth: int) -> None:
+    def __init__(self, dim: int, hidden: int, kernel_size: int) -> None:
         super().__init__()
         self.conv = DepthwiseCausalConv(dim, kernel_size)
         self.norm = nn.LayerNorm(dim)
@@ -72,9 +72,7 @@ class Backbone(nn.Module):
         super().__init__()
         dim, depth = config.spectral_dim, config.spectral_depth
         hidden = round(dim * config.spectral_ff_mult)
-        self.blocks = nn.ModuleList(
-            ConvNeXtBlock(dim, hidden, config.spectral_kernel_size, depth) for _ in range(depth)
-        )
+        self.blocks = nn.ModuleList(ConvNeXtBlock(dim, hidden, config.spectral_kernel_size) for _ in range(depth))
 
     def forward(self, x: Tensor, cache: StreamCache | None = None) -> Tensor:
         x = x.float()
@@ -86,8 +84,8 @@ class Backbone(nn.Module):
 def spectral_features(spectrum: Tensor) -> Tensor:
     """Complex [batch, channels, frames, bins] -> [batch, frames, channels * 3 * bins]: real parts, imaginary, levels.
 
-    Real and imaginary parts are relative to the frame's own level, so that the phase of quiet speech is as plain as that
-    of loud speech; the logarithms tell the levels.
+    Real and imaginary parts are relative to the frame's own level, so that the phase of quiet speech is as plain as
+    that of loud speech; the logarithms tell the levels.
     """
     magnitude = spectrum.abs().clamp(min=FLOOR)
     frame = magnitude.square().mean((1, 3), keepdim=True).sqrt()
@@ -184,8 +182,8 @@ def start_as_vocoder(encoder: SpectralEncoder, decoder: SpectralDecoder, sample_
             out[row] = 0.0
             out[row, first + part * phases + low] = 1.0
         heard = slice(first + 2 * phases, first + seats)
-        into[heard, (2 * channels + channel) * bins : (2 * channels + channel + 1) * bins] = (
-            bands / bands.sum(1, keepdim=True)
+        into[heard, (2 * channels + channel) * bins : (2 * channels + channel + 1) * bins] = bands / bands.sum(
+            1, keepdim=True
         )
         rows = slice(channel * bins, (channel + 1) * bins)
         out[rows, : seats * channels] = 0.0

@@ -72,7 +72,10 @@ def test_X3_killed_twenty_times_ends_bit_identical(recordings: Path, tmp_path: P
     left_in_a_write = 0
     for number in range(KILLS):
         process = subprocess.Popen(
-            command(recordings, run, "--resume"), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            command(recordings, run, "--resume"),
+            env=environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         if number % 2:
             kill_inside_a_write(process, checkpoints)

@@ -1,4 +1,4 @@
-"""Trains a tiny codec with every option on and leaves each rank's weights: run by test_trainer.py, alone or by torchrun."""
+"""Trains a tiny codec with every option on and leaves each rank's weights: test_trainer.py runs it."""
 
 import sys
 from pathlib import Path
