@@ -69,21 +69,23 @@ def beside(command: str | None) -> dict[str, dict[str, Any]]:
 
 
 def step(folder: Path, other: dict[str, dict[str, Any]]) -> None:
-    """One step, with and without the gradient penalty; the median of two cycles of four."""
-    run = trainer(folder, 4, 1.0)
-    run.train_step()
-    costs: dict[bool, list[float]] = {True: [], False: []}
-    for _ in range(8):
-        penalised = run.step % 4 == 0
-        costs[penalised].append(cpu_seconds(run.train_step))
-    plain, penalty = statistics.median(costs[False]), statistics.median(costs[True])
-    cycle = (3 * plain + penalty) / 4
-    limit = run.step_flops / matmul_rate("cpu", 32)
-    print(f"step: {plain:.2f} CPU s, {penalty:.2f} with penalty, {cycle:.2f} on average", flush=True)
-    print(f"step: {plain / limit:.2f} times the limit of {limit:.2f} s at {matmul_rate('cpu', 32) / 1e9:.0f} GFLOP/s")
-    if record := other.get("soundstream.train_step"):
-        theirs = (3 * statistics.median(record["cpu_nogp"]) + statistics.median(record["cpu_gp"])) / 4
-        print(f"step: beside {theirs:.2f} CPU s: {cycle / theirs:.3f} of it")
+    """One step, with and without the gradient penalty, in float32 and bfloat16; medians of two cycles of four."""
+    for precision, bits in (("fp32", 32), ("bf16", 16)):
+        run = trainer(folder, 4, 1.0, precision)
+        run.train_step()
+        costs: dict[bool, list[float]] = {True: [], False: []}
+        for _ in range(8):
+            penalised = run.step % 4 == 0
+            costs[penalised].append(cpu_seconds(run.train_step))
+        plain, penalty = statistics.median(costs[False]), statistics.median(costs[True])
+        cycle = (3 * plain + penalty) / 4
+        rate = matmul_rate("cpu", bits)
+        limit = run.step_flops / rate
+        print(f"step {precision}: {plain:.2f} CPU s, {penalty:.2f} with penalty, {cycle:.2f} on average", flush=True)
+        print(f"step {precision}: {plain / limit:.2f} times the limit of {limit:.2f} s at {rate / 1e9:.0f} GFLOP/s")
+        if record := other.get("soundstream.train_step"):
+            theirs = (3 * statistics.median(record["cpu_nogp"]) + statistics.median(record["cpu_gp"])) / 4
+            print(f"step {precision}: beside {theirs:.2f} CPU s: {cycle / theirs:.3f} of it", flush=True)
 
 
 def codec(_: Path, other: dict[str, dict[str, Any]]) -> None:
