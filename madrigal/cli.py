@@ -38,7 +38,7 @@ def prepare(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Where the manifest goes; default: prepared/NAME.")
     ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes; default: all cores.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Files read at a time; default: twice the cores.")] = None,
     min_seconds: Annotated[float, typer.Option(min=0.0, help="Shorter files are rejected.")] = 0.1,
     full: Annotated[bool, typer.Option("--full", help="Decode every file, not only the doubtful ones.")] = False,
     as_json: Json = False,
@@ -218,7 +218,6 @@ def runs(
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Where the demo goes.")] = Path("demo"),
-    minutes: Annotated[float, typer.Option(min=0.1, help="Minutes of training.")] = 4.0,
 ) -> None:
     """Render speech, train a tiny codec on it, resume it once, judge it, and write a page to hear and look at.
 
@@ -226,7 +225,7 @@ def demo(
     """
     from madrigal.demo import run_demo
 
-    typer.echo(f"Open {run_demo(out, minutes=minutes)}")
+    typer.echo(f"Open {run_demo(out)}")
 
 
 def main(arguments: list[str] | None = None) -> None:

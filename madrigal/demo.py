@@ -18,13 +18,13 @@ WHAT = ["a box of yellow letters", "the broken clock", "seven glass bottles", "h
 WHERE = ["under the bridge", "before the storm", "in the empty station", "after thirty years", "with great care"]
 
 
-def run_demo(out: Path, *, minutes: float = 4.0) -> Path:
+def run_demo(out: Path) -> Path:
     """Render, train, stop, resume, judge; returns the page."""
     recordings, run = out / "recordings", out / "run"
     render_speech(recordings, minutes=4.0)
     train = ["train", "soundstream/demo", f"data={recordings}", "--run", str(run)]
     typer.echo("Training a codec; it is stopped half-way and resumed")
-    _train_and_stop([*train, "--overwrite"], seconds=30 * minutes)
+    _train_and_stop([*train, "--overwrite"], run)
     _madrigal(["train", "--resume", "--run", str(run)])
     evaluation = ["evaluate", str(run), "--kbps", "3,6", "--limit", "8", "--out", str(out / "evaluation")]
     _madrigal(evaluation)
@@ -56,14 +56,12 @@ def render_speech(folder: Path, *, minutes: float, seed: int = 0) -> None:
     typer.echo(f"Rendered {seconds / 60:.1f} minutes of synthetic speech in {folder}")
 
 
-def _train_and_stop(arguments: list[str], seconds: float) -> None:
-    """Start a training as a process of its own and ask it to stop, as a scheduler would."""
+def _train_and_stop(arguments: list[str], run: Path) -> None:
+    """Start a training as a process of its own and ask it to stop, as a scheduler would, after its first checkpoint."""
     process = subprocess.Popen(_command(arguments))
-    deadline = time.monotonic() + seconds
-    while process.poll() is None and time.monotonic() < deadline:
+    while process.poll() is None and not list((run / "checkpoints").glob("step-*")):
         time.sleep(0.2)
-    if process.poll() is None:
-        process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGTERM)
     _check(process.wait(), arguments)
 
 

@@ -20,7 +20,8 @@ def collate(items: Sequence[Any], *, pad_to_longest: bool = True) -> Batch:
     """A batch dict from items that are dicts, tensors ([samples] or [channels, samples]) or tuples.
 
     Audio under a key "audio" or "audio_…" becomes float32 [batch, channels, samples] with int64 [batch] valid
-    samples under "lengths" or "lengths_…"; it is padded with zeros to the longest, or cut to the shortest.
+    samples under "lengths" or "lengths_…", and so does the "target" that belongs to it; it is padded with zeros to the
+    longest, or cut to the shortest.
     Strings become a list, numbers a tensor, other tensors are stacked.
     """
     if not items:
@@ -31,9 +32,10 @@ def collate(items: Sequence[Any], *, pad_to_longest: bool = True) -> Batch:
         if any(row.keys() != rows[0].keys() for row in rows):
             raise UserError("The items of a batch have different fields; give every item the same ones.")
         values = [row[key] for row in rows]
-        if key == "audio" or key.startswith("audio_"):
+        if key == "target" or key == "audio" or key.startswith("audio_"):
             batch[key], lengths = _join_audio(key, values, pad_to_longest)
-            batch.setdefault(key.replace("audio", "lengths", 1), lengths)
+            if key != "target":
+                batch.setdefault(key.replace("audio", "lengths", 1), lengths)
         else:
             batch[key] = _join(key, values)
     return batch

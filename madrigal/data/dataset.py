@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from math import gcd, lcm
 from pathlib import Path
@@ -56,6 +57,12 @@ class SoundDataset(FileDataset):
         self.channels, self.random_crop, self.gain_db = channels, random_crop, (gain_db[0], gain_db[1])
         self.fields = tuple(fields)
         self._lengths: dict[int, int] = {}
+
+    def for_evaluation(self) -> SoundDataset:
+        """The same recordings without augmentation."""
+        plain = copy.copy(self)
+        plain.gain_db = (0.0, 0.0)
+        return plain
 
     def seconds(self, index: int) -> float:
         """Length of the item after cropping, from the manifest or the file's header; for length buckets."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,12 @@ class ImageFolderDataset(FileDataset):
         listed = {item.path: item.text for item in read_lists(folder)}
         captions = [listed.get(file) or text_beside(file) for file in files]
         self.captions = [caption or "" for caption in captions] if any(captions) else None
+
+    def for_evaluation(self) -> ImageFolderDataset:
+        """The same pictures without augmentation."""
+        plain = copy.copy(self)
+        plain.train = False
+        return plain
 
     def load(self, index: int, rng: np.random.Generator) -> dict[str, Any]:
         """Decode, resize, crop, and flip as `rng` says."""

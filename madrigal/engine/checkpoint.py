@@ -42,6 +42,7 @@ def write_checkpoint(
 ) -> Path:
     """Write `tensors` (file stem to named tensors) and `documents` (JSON file name to value) as one whole."""
     partial = target.parent / f".partial-{target.name}-{os.getpid()}"
+    replaced = target.with_name(f".removed-{target.name}")
     shutil.rmtree(partial, ignore_errors=True)
     try:
         partial.mkdir(parents=True)
@@ -56,7 +57,6 @@ def write_checkpoint(
         for path in partial.iterdir():
             _sync(path)
         _sync(partial)
-        replaced = target.with_name(f".removed-{target.name}")
         if target.exists():
             # Renamed, not removed: there is only an instant in which neither has the name.
             shutil.rmtree(replaced, ignore_errors=True)
@@ -66,6 +66,8 @@ def write_checkpoint(
         shutil.rmtree(replaced, ignore_errors=True)
     except (OSError, SafetensorError) as error:
         shutil.rmtree(partial, ignore_errors=True)
+        if replaced.exists() and not target.exists():
+            replaced.rename(target)
         raise UserError(
             f"The checkpoint {target} could not be written ({error}); "
             "make room or choose another --run folder, then go on with --resume from the last whole checkpoint."

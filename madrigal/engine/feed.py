@@ -109,14 +109,15 @@ class LoaderFeed:
         iterator: Iterator[Any] = iter(())
         for number in itertools.count():
             with kept_randomness():
-                seed_everything(self._plan.seed, self._stream, number, self._ranks.rank)
+                seed_everything(self._plan.seed, self._stream, number)
                 batch = next(iterator, None)
                 if batch is None:
                     iterator = iter(self._loader)
                     batch = next(iterator, None)
             if batch is None:
                 raise UserError("The given train_dataloader yields no batch: its dataset may be smaller than a batch.")
-            yield batch
+            if number % self._ranks.world == self._ranks.rank:
+                yield batch
 
 
 def as_batch(batch: Any) -> Batch:
@@ -161,7 +162,9 @@ class TrainingData:
         no_validation = val_dataset is None and val_dataloader is None
         if dataset is not None and no_validation and plan.valid_frac > 0 and len(dataset) > 1:
             train, valid = split(len(dataset), plan.valid_frac, plan.random_split_seed)
-            dataset, val_dataset = Subset(dataset, train), Subset(dataset, valid)
+            # What is held out is seen as it is, without the augmentation that training asks for.
+            held_out = dataset.for_evaluation() if hasattr(dataset, "for_evaluation") else dataset
+            dataset, val_dataset = Subset(dataset, train), Subset(held_out, valid)
         if dataset is not None and len(dataset) < plan.batch_size:
             raise UserError(
                 f"The training set holds {len(dataset)} items, fewer than batch_size {plan.batch_size}: "
@@ -218,5 +221,6 @@ class TrainingData:
 
     def _evaluation_batches(self, source: Any, sampler: Any) -> Iterator[Batch]:
         loader = source if sampler is None else make_loader(source, sampler, collate=self._collate)
-        for batch in loader:
-            yield to_device(as_batch(batch), self._ranks.device)
+        for number, batch in enumerate(loader):
+            if sampler is not None or number % self._ranks.world == self._ranks.rank:
+                yield to_device(as_batch(batch), self._ranks.device)

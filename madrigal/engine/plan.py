@@ -72,6 +72,7 @@ class Plan(BaseModel):
     def recorded(self) -> dict[str, Any]:
         """The plan as plain values for `recipe.yaml`; a curve that only Python can hold is named."""
         values = self.model_dump(mode="python")
-        if callable(self.scheduler):
-            values["scheduler"] = getattr(self.scheduler, "__name__", "custom")
+        for key, value in values.items():
+            if callable(value):
+                values[key] = getattr(value, "__name__", "custom")
         return {key: list(v) if isinstance(v, tuple) else v for key, v in values.items()}

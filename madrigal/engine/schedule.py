@@ -60,17 +60,17 @@ def _after_warmup(
     return peak * left + final * (1.0 - left)  # exact at both ends, which a sum onto one of them is not
 
 
-def curve_of(scheduler: type, kwargs: dict[str, Any]) -> Curve:
-    """A torch scheduler class as a curve: its factors are computed once, on a parameter of no meaning."""
-    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+def curve_of(scheduler: type, kwargs: dict[str, Any], peak: float) -> Curve:
+    """A torch scheduler class as a curve: its rates are computed once, on a parameter of no meaning."""
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=peak)
     stepped = scheduler(optimizer, **kwargs)
-    factors = [optimizer.param_groups[0]["lr"]]
+    factors = [optimizer.param_groups[0]["lr"] / peak]
 
     def factor(step: int) -> float:
         while len(factors) <= step:
             optimizer.step()
             stepped.step()
-            factors.append(optimizer.param_groups[0]["lr"])
+            factors.append(optimizer.param_groups[0]["lr"] / peak)
         return float(factors[step])
 
     return factor

@@ -46,6 +46,18 @@ def make_accelerator(plan: Plan, folder: str | Path, options: dict[str, Any]) ->
     return accelerator
 
 
+def with_precision_of(accelerator: Accelerator, plan: Plan) -> Plan:
+    """The plan in the precision that Accelerate was launched with, where the plan itself names none."""
+    launched = str(accelerator.mixed_precision)
+    if launched not in ("bf16", "fp16") or launched == plan.mixed_precision:
+        return plan
+    if plan.mixed_precision != "fp32":
+        raise UserError(
+            f"The plan says {plan.mixed_precision} and Accelerate {launched}: name one mixed_precision for both."
+        )
+    return plan.model_copy(update={"mixed_precision": launched})
+
+
 class Tracking:
     """Starts the Accelerator's trackers once, feeds them, and closes them."""
 

@@ -30,7 +30,7 @@ from madrigal.engine.randomness import kept_randomness, seed_everything
 from madrigal.engine.run import RunFolder
 from madrigal.engine.saving import load_trainer, save_trainer
 from madrigal.engine.stopping import stopping_cleanly
-from madrigal.engine.tracking import Tracking, make_accelerator
+from madrigal.engine.tracking import Tracking, make_accelerator, with_precision_of
 from madrigal.engine.turn import Turn, TurnState, only_this_turn
 from madrigal.errors import UserError
 
@@ -70,6 +70,7 @@ class Trainer:
         prepare_process()
         self.plan, self.model = plan, model
         self.accelerator = accelerator or make_accelerator(plan, results_folder, accelerate_kwargs or {})
+        plan = self.plan = with_precision_of(self.accelerator, plan)
         self.device: torch.device = self.accelerator.device
         self.ranks = Ranks(self.accelerator.process_index, self.accelerator.num_processes, self.device)
         if plan.deterministic:
@@ -81,7 +82,8 @@ class Trainer:
             if self.is_main:
                 self.run.open(resume=resume, overwrite=overwrite)
             if open_data is not None:
-                dataset, val_dataset = open_data(self.run.path)
+                dataset, found = open_data(self.run.path)
+                val_dataset = found if val_dataset is None else val_dataset
         self.data = TrainingData(
             plan,
             self.ranks,
@@ -149,6 +151,10 @@ class Trainer:
         """The modules that the average is kept of, by their prefix in the model."""
         return {"": self.model}
 
+    def kind_of_step(self, turn: str) -> str:
+        """A name for what a turn computes at this step, where that changes: a penalty every n-th step, say."""
+        return ""
+
     def blocks(self) -> list[nn.Module]:
         """Modules worth compiling, or recomputing in backward."""
         return []
@@ -183,7 +189,7 @@ class Trainer:
                 batches = self.data.feed(turn.name).micro_batches(turn.turn.times_taken(self.step))
             figures |= self._take(turn, batches)
             self.step_units = max(self.step_units, sum(map(self.units, batches)) * self.ranks.world)
-            self.step_flops += turn.flops
+            self.step_flops += turn.flops.get(self.kind_of_step(turn.name), 0)
         self.step += 1
         if self.ema is not None:
             self.ema.update(self.step)
@@ -398,6 +404,7 @@ class Trainer:
         if metric is None:
             return False
         if metric not in figures:
+            self._save_in_run()
             raise UserError(f"best_metric is {metric!r}, but validation gives {', '.join(sorted(figures))}.")
         if self._is_skipping or not _is_finite(figures[metric]):
             return False
@@ -431,13 +438,14 @@ class Trainer:
 
     @contextmanager
     def _counting_flops(self, turn: TurnState) -> Iterator[None]:
-        """Count a turn's operations the first time that it is taken; they stay the same from step to step."""
-        if turn.flops or self.plan.compile:
+        """Count a turn's operations the first time that this kind of it is taken."""
+        kind = self.kind_of_step(turn.name)
+        if kind in turn.flops or self.plan.compile:
             yield
             return
         with CountFlops() as counter:
             yield
-        turn.flops = counter.total
+        turn.flops[kind] = counter.total
 
     def _average_of_weights(self) -> ExponentialMovingAverage | None:
         if not self.plan.use_ema:

@@ -16,7 +16,7 @@ from madrigal.engine.schedule import Curve, ScheduleName, curve_of, learning_rat
 
 @dataclass(frozen=True)
 class Turn:
-    """What a trainer says of a turn. What it leaves open is taken from the plan.
+    """What a trainer says of a turn. What it leaves open is taken from the plan, but no clip norm means no clipping.
 
     The turn is taken at step `start` and at every `every`-th step from there; its schedule starts there too.
     """
@@ -59,13 +59,13 @@ class TurnState:
         self.moments = "lion" if plan.optimizer == "lion" else "adam"
         self.precision = Precision(plan.mixed_precision, device_type)
         self.skipped = self.skipped_in_a_row = 0
-        self.flops = 0
+        self.flops: dict[str, int] = {}
         self._total_steps = None if total_steps is None else max(1, total_steps - turn.start)
         self._warmup = turn.warmup_steps if turn.warmup_steps is not None else plan.warmup_steps
         self._plan = plan
         schedule = turn.scheduler if turn.scheduler is not None else plan.scheduler
         kwargs = turn.scheduler_kwargs if turn.scheduler_kwargs is not None else plan.scheduler_kwargs
-        self._schedule: Any = curve_of(schedule, kwargs) if isinstance(schedule, type) else schedule
+        self._schedule: Any = curve_of(schedule, kwargs, self.peak) if isinstance(schedule, type) else schedule
 
     def learning_rate(self, step: int) -> float:
         """The closed form of the rate at the run's global `step`."""

@@ -26,11 +26,12 @@ class Shape(NamedTuple):
 
 
 def convolve(x: Complex, kernel: Complex, shape: Shape, bias: Complex | None = None) -> Complex:
-    """The output is a sum of two, so that backward can leave out the side whose gradient nobody asks for."""
-    real, imag = _SignalSide.apply(*x, kernel, shape)
+    """The output hangs on two nodes, so that backward can leave out the side whose gradient nobody asks for."""
+    real, imag = _SignalSide.apply(*x, kernel, bias, shape)
     if torch.is_grad_enabled() and kernel[0].requires_grad:
-        bias = _KernelSide.apply(*kernel, *(bias or (None, None)), x, real.shape, shape)
-    return (real, imag) if bias is None else (real + bias[0], imag + bias[1])
+        side = _KernelSide.apply(*kernel, *(bias or (None, None)), x, real.shape, shape)
+        real, imag = _Joined.apply(real, imag, *side)
+    return real, imag
 
 
 class _SignalSide(Function):
@@ -40,27 +41,32 @@ class _SignalSide(Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x_real: Tensor, x_imag: Tensor, kernel: Complex, shape: Shape) -> Complex:
+    def forward(
+        ctx: Any, x_real: Tensor, x_imag: Tensor, kernel: Complex, bias: Complex | None, shape: Shape
+    ) -> Complex:
         ctx.kernel, ctx.shape = kernel, shape
         w_real, w_imag = kernel
-        both = _convolve(x_real + x_imag, w_real, shape)
-        from_imag = _convolve(x_imag, w_real + w_imag, shape)
-        from_real = _convolve(x_real, w_imag - w_real, shape)
+        half_sum, half_difference = None, None
+        if bias is not None:
+            half_sum, half_difference = (bias[0] + bias[1]).flatten() / 2, (bias[1] - bias[0]).flatten() / 2
+        both = _convolve(x_real + x_imag, w_real, half_sum, shape)
+        from_imag = _convolve(x_imag, w_real + w_imag, half_difference, shape)
+        from_real = _convolve(x_real, w_imag - w_real, half_difference, shape)
         return torch.sub(both, from_imag, out=from_imag), both.add_(from_real)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        return *_ToSignal.apply(*grads, *ctx.kernel, ctx.shape), None, None
+        return *_ToSignal.apply(*grads, *ctx.kernel, ctx.shape), None, None, None
 
 
 class _KernelSide(Function):
-    """The bias, spread over the output without memory, in backward the gradients of kernel and bias."""
+    """Zeros of the output's size that take no memory, in backward the gradients of kernel and bias."""
 
     @staticmethod
     def forward(ctx: Any, w_real: Tensor, w_imag: Tensor, *rest: Any) -> Complex:
-        *biases, ctx.signal, size, ctx.shape = rest
-        real, imag = (w_real.new_zeros(1) if bias is None else bias for bias in biases)
-        return real.expand(size), imag.expand(size)
+        _, _, ctx.signal, size, ctx.shape = rest
+        zeros = w_real.new_zeros(2)
+        return zeros[0].expand(size), zeros[1].expand(size)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
@@ -68,6 +74,18 @@ class _KernelSide(Function):
         needed = zip(grads, ctx.needs_input_grad[2:4], strict=True)
         to_bias = [grad.sum(dim=(0, 2, 3), keepdim=True)[0] if need else None for grad, need in needed]
         return *to_kernel, *to_bias, None, None, None
+
+
+class _Joined(Function):
+    """The sum of an output and zeros, which is the output; its gradient goes both ways."""
+
+    @staticmethod
+    def forward(ctx: Any, real: Tensor, imag: Tensor, *zeros: Tensor) -> Complex:
+        return real.view_as(real), imag.view_as(imag)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        return *grads, *grads
 
 
 class _ToSignal(Function):
@@ -110,8 +128,8 @@ class _ToKernel(Function):
         return *to_x, *to_g, None
 
 
-def _convolve(x: Tensor, kernel: Tensor, shape: Shape) -> Tensor:
-    return F.conv2d(x, kernel, None, shape.stride, shape.padding)
+def _convolve(x: Tensor, kernel: Tensor, bias: Tensor | None, shape: Shape) -> Tensor:
+    return F.conv2d(x, kernel, bias, shape.stride, shape.padding)
 
 
 def _to_signal(grad: Tensor, kernel: Tensor, shape: Shape) -> Tensor:

@@ -113,12 +113,13 @@ class Quantizer(nn.Module, ABC):
             raise ValueError(f"This quantizer has 1 to {self.num_quantizers} levels, not {levels}.")
         draws = self.quantize_dropout and num_quantizers is None and (collect if dropout is None else dropout)
         batch, frames, _ = x.shape
-        counts = self.draw_levels(batch, x.device) if draws else None
+        counts = self.draw_levels(batch) if draws else None
         with torch.autocast(x.device.type, enabled=False):
             order, sizes = self._arrange(counts, frames, levels, batch)
             flat = x.float().reshape(-1, self.dim)
             valid = None if mask is None else mask.reshape(-1)
             if order is not None:
+                order = order.to(x.device, non_blocking=True)
                 flat, valid = flat[order], None if valid is None else valid[order]
             vectors = flat.unflatten(-1, (self.groups, -1)).transpose(0, 1)
             embedding, codes, commitment = self.quantize(Frames(vectors, sizes, valid), collect)
@@ -167,10 +168,13 @@ class Quantizer(nn.Module, ABC):
         shares = self.usage / self.usage.sum(-1, keepdim=True).clamp(min=1e-9)
         return torch.special.entr(shares).sum(-1).exp().flatten()
 
-    def draw_levels(self, rows: int, device: torch.device) -> Tensor:
-        """Numbers of levels [rows], uniform above the cutoff and rounded up to the multiple, from torch's generator."""
+    def draw_levels(self, rows: int) -> Tensor:
+        """Numbers of levels [rows], uniform above the cutoff and rounded up to the multiple, from torch's generator.
+
+        They stay on the CPU: how much work each level has is decided there, without waiting for a device.
+        """
         low = min(self.dropout_cutoff_index + 1, self.num_quantizers)
-        drawn = torch.randint(low, self.num_quantizers + 1, (rows,), device=device)
+        drawn = torch.randint(low, self.num_quantizers + 1, (rows,))
         multiple = self.dropout_multiple_of
         return (-(-drawn // multiple) * multiple).clamp(max=self.num_quantizers)
 
@@ -199,7 +203,7 @@ class Quantizer(nn.Module, ABC):
             return None, [batch * frames] * levels
         per_frame = counts.repeat_interleave(frames)
         order = per_frame.argsort(descending=True, stable=True)
-        sizes = [frames * int(number) for number in (counts[:, None] > torch.arange(levels)).sum(0)]
+        sizes = [frames * number for number in (counts[:, None] > torch.arange(levels)).sum(0).tolist()]
         return order, [size for size in sizes if size]
 
     def _note_usage(self, codes: Tensor) -> None:

@@ -13,6 +13,7 @@ from madrigal.data.audio import resample
 from madrigal.data.collate import mask_from_lengths
 from madrigal.engine.pretrained import Pretrained
 from madrigal.engine.recipe import build_config, known_keywords
+from madrigal.errors import UserError
 from madrigal.layers.attention import LocalTransformer
 from madrigal.layers.convolutions import StreamCache
 from madrigal.layers.quantizers import Quantized, Quantizer, build_quantizer
@@ -34,7 +35,7 @@ class LossBreakdown(NamedTuple):
 
     @classmethod
     def of(cls, terms: dict[str, Tensor]) -> Self:
-        zero = terms["commitment"].new_zeros(())
+        zero = next(iter(terms.values())).new_zeros(())
         return cls(*(terms.get(name, zero) for name in ("waveform", "mel", "adversarial", "feature", "commitment")))
 
 
@@ -82,7 +83,12 @@ class SoundStream(nn.Module, Pretrained):
         self.encoder = SeanetEncoder(config) if config.frontend == "waveform" else SpectralEncoder(config)
         self.encoder_attn = _attention(config)
         self.encoder_film = DenoiseFiLM(config.codebook_dim)
-        self.quantizer = _quantizer(config)
+        try:
+            self.quantizer = _quantizer(config)
+        except (TypeError, ValueError) as error:
+            raise UserError(
+                f"SoundStream cannot build its quantizer ({error}): see rq_kwargs and the rq_ keys."
+            ) from error
         self.decoder_film = DenoiseFiLM(config.codebook_dim)
         self.decoder_attn = _attention(config)
         self.decoder = SeanetDecoder(config) if config.head == "waveform" else SpectralDecoder(config)
@@ -314,6 +320,10 @@ class SoundStream(nn.Module, Pretrained):
 
     def save(self, path: str | Path) -> None:
         self.save_pretrained(path)
+
+    def load(self, path: str | Path) -> None:
+        """Take the weights, averaged where there is an average, of a folder that `save` or a trainer wrote."""
+        self.load_state_dict(type(self).from_pretrained(path, discriminators=False).exported(), strict=False)
 
     @classmethod
     def init_and_load_from(cls, path: str | Path) -> Self:

@@ -249,6 +249,8 @@ class SoundStreamConfig(BaseModel):
             )
         if self.use_lookup_free_quantizer and self.num_codes & (self.num_codes - 1):
             raise ValueError(f"A lookup-free codebook_size must be a power of two, {self.num_codes} is not.")
+        if self.use_local_attn and self.attn_dim_head % 2:
+            raise ValueError(f"attn_dim_head={self.attn_dim_head} must be even: positions turn pairs of channels.")
         if self.codebook_dim % self.rq_groups:
             raise ValueError(f"codebook_dim={self.codebook_dim} cannot be split into {self.rq_groups} groups.")
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from madrigal.engine.recipe import known_keywords
 from madrigal.errors import UserError
+from madrigal.layers.complex_activations import ModReLU
 from madrigal.layers.complex_convolutions import Complex, ComplexConv2d
 from madrigal.layers.spectra import stft
 from madrigal.soundstream.config import SoundStreamConfig
@@ -65,20 +66,6 @@ class MultiScaleDiscriminator(nn.Module):
         return self.to_logits(F.leaky_relu(self.last(x), 0.1)), features
 
 
-class ModReLU(nn.Module):
-    """Shifts the modulus by a learned amount, cuts it at zero and keeps the phase."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.shift = nn.Parameter(torch.zeros(()))
-
-    def scale(self, x: Complex) -> Tensor:
-        """What it multiplies both parts by."""
-        real, imag = x
-        modulus = torch.addcmul(real * real, imag, imag) + 1e-8
-        return F.relu(1 + self.shift * modulus.rsqrt())
-
-
 class ComplexResidualUnit(nn.Module):
     """3x3 convolution around which the input is added, then a strided one; `stride` is (frequency, time)."""
 
@@ -91,9 +78,8 @@ class ComplexResidualUnit(nn.Module):
 
     def forward(self, x: Complex, convolved: Complex | None = None) -> Complex:
         """`convolved` is what the first convolution makes of `x`, where that is already known."""
-        real, imag = self.conv(x) if convolved is None else convolved
-        scale = self.activation.scale((real, imag))
-        return self.down((torch.addcmul(x[0], real, scale), torch.addcmul(x[1], imag, scale)))
+        convolved = self.conv(x) if convolved is None else convolved
+        return self.down(self.activation(x, convolved))
 
 
 class ComplexSTFTDiscriminator(nn.Module):

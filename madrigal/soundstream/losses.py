@@ -148,14 +148,15 @@ def generator_terms(
     valid = Valid(lengths, target.shape[-1])
     target, reconstruction = valid.silence(target), valid.silence(reconstruction)
     terms = _reconstruction_terms(codec, target, reconstruction, commitment, valid)
-    if not adversarial:
+    weights = codec.config.loss_weights
+    if not adversarial or not (weights["adversarial"] or weights["feature"]):
         return terms
     verdicts = []
     for discriminator in codec.discriminators.values():
         with torch.no_grad():
             _, real_features = discriminator(target)
         verdicts.append((*discriminator(reconstruction), real_features))
-    return terms | _adversarial_terms(codec.config.loss_weights, verdicts, valid)
+    return terms | _adversarial_terms(weights, verdicts, valid)
 
 
 def discriminator_terms(
@@ -168,38 +169,9 @@ def discriminator_terms(
     real_logits, fake_logits = logits.chunk(2)
     terms = {"hinge": hinge(real_logits, fake_logits, valid)}
     if penalty:
-        terms["penalty"] = gradient_penalty(waves, logits)
+        both = Valid(None if lengths is None else lengths.repeat(2), real.shape[-1])
+        terms["penalty"] = gradient_penalty(waves, logits, both)
     return terms
-
-
-def joint_terms(
-    codec: "SoundStream",
-    target: Tensor,
-    reconstruction: Tensor,
-    commitment: Tensor,
-    lengths: Tensor | None = None,
-    *,
-    penalty: bool = False,
-) -> tuple[Terms, dict[str, Terms]]:
-    """The terms of `generator_terms` and those of each discriminator, from one judgement of each wave.
-
-    A step that lets all move at once hears every wave once instead of twice. The two sides share one graph: ask for
-    the gradients of each side's own parameters only, `loss.backward(inputs=parameters, retain_graph=True)`.
-    """
-    valid = Valid(lengths, target.shape[-1])
-    target = valid.silence(target).detach().requires_grad_(penalty)
-    reconstruction = valid.silence(reconstruction)
-    verdicts, judged = [], {}
-    for name, discriminator in codec.discriminators.items():
-        real_logits, real_features = discriminator(target)
-        logits, features = discriminator(reconstruction)
-        verdicts.append((logits, features, [feature.detach() for feature in real_features]))
-        judged[name] = {"hinge": hinge(real_logits, logits, valid)}
-        if penalty:
-            penalties = gradient_penalty(target, real_logits), gradient_penalty(reconstruction, logits)
-            judged[name]["penalty"] = torch.stack(penalties).mean()
-    terms = _reconstruction_terms(codec, target.detach(), reconstruction, commitment, valid)
-    return terms | _adversarial_terms(codec.config.loss_weights, verdicts, valid), judged
 
 
 def _reconstruction_terms(
@@ -234,8 +206,10 @@ def feature_distance(made: list[Tensor], real: list[Tensor], valid: Valid) -> Te
     return torch.stack([valid.mean((m - r).abs()) for m, r in zip(made, real, strict=True)]).mean()
 
 
-def gradient_penalty(waves: Tensor, logits: Tensor) -> Tensor:
-    """Mean squared norm of the gradient of a clip's score, the mean of its logits, towards the clip."""
-    scores = logits.flatten(1).mean(dim=1)
+def gradient_penalty(waves: Tensor, logits: Tensor, valid: Valid) -> Tensor:
+    """Mean squared norm of the gradient of a clip's score, the mean of its logits, towards the clip's sound."""
+    mask = valid.mask(logits.shape[-1], logits.ndim)
+    weights = torch.ones_like(logits) if mask is None else mask.expand_as(logits).to(logits.dtype)
+    scores = (logits * weights).flatten(1).sum(dim=1) / weights.flatten(1).sum(dim=1)
     (gradient,) = torch.autograd.grad(scores.sum(), waves, create_graph=True)
-    return gradient.square().flatten(1).sum(dim=1).mean()
+    return valid.silence(gradient).square().flatten(1).sum(dim=1).mean()

@@ -9,6 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from madrigal.data.collate import mask_from_lengths
 from madrigal.data.source import AudioSource
 from madrigal.engine.artifacts import ORIGINAL, Audio, Sample
 from madrigal.engine.feed import Batch
@@ -18,6 +19,7 @@ from madrigal.engine.recipe import build_config
 from madrigal.engine.schedule import ScheduleName
 from madrigal.engine.trainer import Figures, Terms, Trainer
 from madrigal.engine.turn import Turn
+from madrigal.errors import UserError
 from madrigal.soundstream.codec import SoundStream
 from madrigal.soundstream.losses import discriminator_terms, generator_terms
 
@@ -69,6 +71,10 @@ class SoundStreamTrainer(Trainer):
     ) -> None:
         given = {name: options.pop(name) for name in list(options) if name in _TRAINER_KEYWORDS}
         more, options = translated(options)
+        if plan is not None and options:
+            raise UserError(
+                f"SoundStreamTrainer takes a plan or its keywords, not both: {', '.join(options)} beside plan."
+            )
         plan = plan or build_config(SoundStreamPlan, options, "SoundStreamTrainer")
         self.turns_share_batch = plan.discr_share_batch
         if folder is not None:
@@ -141,8 +147,7 @@ class SoundStreamTrainer(Trainer):
             with torch.no_grad():
                 batch["reconstruction"] = self._autoencode(batch, collect=False, adversarial=False)[0]
         discriminator = self.model.discriminators[turn.removeprefix(DISCRIMINATOR)]
-        every = self.plan.apply_grad_penalty_every
-        penalty = every > 0 and self.step % every == 0
+        penalty = self._has_penalty(turn)
         real, fake, lengths = _target(batch), batch["reconstruction"], batch["lengths"]
         return discriminator_terms(discriminator, real, fake, penalty=penalty, lengths=lengths)
 
@@ -159,6 +164,16 @@ class SoundStreamTrainer(Trainer):
             adversarial=adversarial,
         )
         return reconstruction, terms
+
+    def _has_penalty(self, turn: str) -> bool:
+        """Every n-th time that the turn is taken, whatever its own cadence."""
+        every = self.plan.apply_grad_penalty_every
+        taken = next(state.turn.times_taken(self.step) for state in self.turn_states if state.name == turn)
+        return every > 0 and taken % every == 0
+
+    def kind_of_step(self, turn: str) -> str:
+        special = self._is_adversarial if turn == GENERATOR else self._has_penalty(turn)
+        return "special" if special else "plain"
 
     @property
     def _is_adversarial(self) -> bool:
@@ -179,8 +194,12 @@ class SoundStreamTrainer(Trainer):
     def first_step(self, batches: list[Batch]) -> None:
         if bool(self.model.quantizer.initialized):
             return  # a codec that was trained before keeps its codebooks
-        latents = [self.model.latents(batch["audio"]) for batch in batches]
-        self.model.quantizer.initialize(torch.cat([x.reshape(-1, x.shape[-1]) for x in latents]))
+        latents = []
+        for batch in batches:
+            x = self.model.latents(batch["audio"], is_denoising=_is_denoising(batch))
+            frames = -(-batch["lengths"] // self.model.downsample_factor)
+            latents.append(x[mask_from_lengths(frames, x.shape[1])])
+        self.model.quantizer.initialize(torch.cat(latents))
 
     def after_turn(self, turn: str, applied: bool) -> Figures:
         if turn != GENERATOR:

@@ -33,9 +33,9 @@ SHORTENED: dict[str, dict[str, str]] = {
         "num_train_steps=100_000": "num_train_steps=1, grad_accum_every=1",
     },
     "docs/soundstream.md": {
-        "SoundStream(\n    codebook_size = 4096": f"SoundStream({TINY}\n    codebook_size = 4096",
-        "grad_accum_every = 8": "grad_accum_every = 1",
-        "num_train_steps = 1_000_000": "num_train_steps = 1",
+        "SoundStream(\n    codebook_size=4096": f"SoundStream({TINY}\n    codebook_size=4096",
+        "grad_accum_every=8": "grad_accum_every=1",
+        "num_train_steps=1_000_000": "num_train_steps=1",
     },
     "docs/training.md": {
         "plan.num_train_steps=40": "plan.num_train_steps=2",

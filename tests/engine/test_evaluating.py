@@ -120,6 +120,14 @@ def test_AT7_a_given_validation_loader_is_used(tmp_path: Path) -> None:
     assert trainer.validation()["valid/mean"] == pytest.approx(torch.stack(given).mean().item(), rel=1e-5)
 
 
+def test_AT7_a_given_validation_set_wins_over_the_one_that_lies_beside_the_data(tmp_path: Path) -> None:
+    given, beside = waves(3, first=1000), waves(3, first=2000)
+    options = {"dataset": None, "open_data": lambda run: (waves(20), beside), "use_ema": False}
+    for name, val_dataset, expected in (("a", given, given), ("b", None, beside)):
+        trainer = make(Meaning, tmp_path / name, val_dataset=val_dataset, **options)
+        assert trainer.validation()["valid/mean"] == pytest.approx(torch.stack(expected).mean().item(), rel=1e-5)
+
+
 def test_without_a_validation_set_training_goes_on(tmp_path: Path) -> None:
     trainer = make(RegressionTrainer, tmp_path, valid_frac=0, num_train_steps=5)
     trainer.train()

@@ -100,7 +100,7 @@ def test_a_custom_curve_gives_factors_of_the_peak(tmp_path: Path) -> None:
 
 
 def test_a_torch_scheduler_class_gives_the_rates_that_torch_gives(tmp_path: Path) -> None:
-    kwargs = {"T_0": 4, "T_mult": 2}
+    kwargs = {"T_0": 4, "T_mult": 2, "eta_min": END}
     scheduler = torch.optim.lr_scheduler.CosineAnnealingWarmRestarts
     plan = {"scheduler": scheduler, "scheduler_kwargs": kwargs, "warmup_steps": 0, "lr": PEAK}
     trainer = make(RegressionTrainer, tmp_path, **plan)

@@ -11,7 +11,6 @@ from madrigal.errors import UserError
 from madrigal.soundstream.config import SoundStreamConfig
 from madrigal.soundstream.discriminators import (
     ComplexSTFTDiscriminator,
-    ModReLU,
     MultiScaleDiscriminator,
     SpectrogramDiscriminator,
     WideConv1d,
@@ -54,16 +53,6 @@ def test_complex_logits_have_time_last_and_one_band() -> None:
 def test_complex_discriminator_refuses_strides_that_do_not_fit() -> None:
     with pytest.raises(UserError, match="do not divide"):
         ComplexSTFTDiscriminator(n_fft=100)
-
-
-def test_modrelu_keeps_the_phase_and_shifts_the_modulus() -> None:
-    activation, z = ModReLU(), torch.randn(50, dtype=torch.complex64)
-    with torch.no_grad():
-        activation.shift.fill_(-0.7)
-    made = z * activation.scale((z.real, z.imag))
-    torch.testing.assert_close(made.abs(), (z.abs() - 0.7).clamp(min=0), atol=1e-5, rtol=1e-4)
-    loud = made.abs() > 0
-    torch.testing.assert_close(made[loud].angle(), z[loud].angle(), atol=1e-4, rtol=1e-4)
 
 
 def test_wide_convolution_is_a_convolution() -> None:

@@ -87,7 +87,8 @@ def signature(**options: Any) -> tuple[list[Any], torch.Tensor]:
     with torch.no_grad():
         codec.quantizer.initialize(codec.latents(wave).flatten(0, 1))
     made, quantized = codec.autoencode(wave, collect=True)
-    terms, judged = losses.joint_terms(codec, wave, made, quantized.commitment)
+    terms = losses.generator_terms(codec, wave, made, quantized.commitment)
+    judged = {name: losses.discriminator_terms(critic, wave, made) for name, critic in codec.discriminators.items()}
     total = losses.weighted_sum(terms, codec.config.loss_weights)
     total.backward()
     codec.quantizer.commit()

@@ -232,14 +232,14 @@ def test_stereo_in_stereo_out(recordings: Path, tmp_path: Path) -> None:
 
 def test_a_dying_codebook_raises_an_alarm(recordings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trainer = make(recordings, tmp_path / "run", dead_codebook_usage=0.5)
-    usage = torch.full((2, 32), 10.0)
+    usage = torch.full((2, 32), 100.0)
     trainer._watch_codebooks(usage)
     assert "is dying" not in capsys.readouterr().err
     usage[1, 4:] = 0.0
     trainer._watch_codebooks(usage)
     trainer._watch_codebooks(usage)
     assert capsys.readouterr().err.count("Codebook 1 is dying: 12.5 %") == 1
-    trainer._watch_codebooks(torch.ones(2, 32) * 10)
+    trainer._watch_codebooks(torch.full((2, 32), 100.0))
     trainer._watch_codebooks(usage)
     assert "Codebook 1 is dying" in capsys.readouterr().err
 
