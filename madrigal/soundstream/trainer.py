@@ -73,7 +73,7 @@ class SoundStreamTrainer(Trainer):
         more, options = translated(options)
         if plan is not None and options:
             raise UserError(
-                f"SoundStreamTrainer takes a plan or its keywords, not both: {', '.join(options)} beside plan."
+                f"Give SoundStreamTrainer a plan or its keywords, not both: drop {', '.join(options)}."
             )
         plan = plan or build_config(SoundStreamPlan, options, "SoundStreamTrainer")
         self.turns_share_batch = plan.discr_share_batch

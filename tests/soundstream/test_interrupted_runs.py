@@ -8,24 +8,12 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
-import soundfile
 import torch
 from safetensors.torch import load_file
 
-STEPS = 24
+STEPS = 40
 KILLS = 20
-
-
-@pytest.fixture
-def recordings(tmp_path: Path) -> Path:
-    folder = tmp_path / "recordings"
-    folder.mkdir()
-    rng = np.random.default_rng(0)
-    for number in range(8):
-        soundfile.write(folder / f"{number}.wav", 0.1 * rng.standard_normal(12000), 16000)
-    return folder
 
 
 def command(recordings: Path, run: Path, *more: str) -> list[str]:
@@ -33,7 +21,8 @@ def command(recordings: Path, run: Path, *more: str) -> list[str]:
         f"data={recordings}",
         f"plan.num_train_steps={STEPS}",
         "plan.save_model_every=2",
-        "plan.save_results_every=6",
+        "plan.save_results_every=8",
+        "plan.grad_accum_every=2",
         "plan.ema_update_every=2",
         "plan.num_samples=1",
     ]
@@ -57,19 +46,40 @@ def assert_same_end(expected: Path, found: Path) -> None:
             assert torch.equal(tensor, right[key]), f"{name}: {key}"
 
 
-def kill_inside_a_write(process: subprocess.Popen[bytes], checkpoints: Path) -> None:
-    while process.poll() is None and not list(checkpoints.glob(".partial-*")):
+def logged(run: Path) -> int:
+    metrics = run / "metrics.jsonl"
+    return len(metrics.read_text().splitlines()) if metrics.exists() else 0
+
+
+def kill_inside_a_write(process: subprocess.Popen[bytes], run: Path) -> bool:
+    """Wait until this process writes a checkpoint and kill it there; true when it left one half written."""
+    mine = f".partial-*-{process.pid}"
+    while process.poll() is None and not list((run / "checkpoints").glob(mine)):
         time.sleep(0.0005)
     process.kill()
+    process.wait()
+    return bool(list((run / "checkpoints").glob(mine)))
+
+
+def kill_amid_steps(process: subprocess.Popen[bytes], run: Path, delay: float) -> bool:
+    """Wait until this process has taken a step, and a while longer."""
+    fewest = lines = logged(run)
+    while process.poll() is None and lines <= fewest:  # a resume drops lines before it adds some
+        time.sleep(0.002)
+        lines = logged(run)
+        fewest = min(fewest, lines)
+    time.sleep(delay)
+    process.kill()
+    process.wait()
+    return False
 
 
 @pytest.mark.slow
 def test_X3_killed_twenty_times_ends_bit_identical(recordings: Path, tmp_path: Path) -> None:
     expected = unbroken(recordings, tmp_path / "unbroken")
     run = tmp_path / "killed"
-    checkpoints = run / "checkpoints"
     rng = random.Random(7)
-    left_in_a_write = 0
+    half_written = 0
     for number in range(KILLS):
         process = subprocess.Popen(
             command(recordings, run, "--resume"),
@@ -77,17 +87,12 @@ def test_X3_killed_twenty_times_ends_bit_identical(recordings: Path, tmp_path: P
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        if number % 2:
-            kill_inside_a_write(process, checkpoints)
-        else:
-            time.sleep(rng.uniform(0.1, 6.0))
-            process.kill()
-        process.wait()
-        left_in_a_write += bool(list(checkpoints.glob(".partial-*")))
-    assert left_in_a_write > 0, "no kill fell into a checkpoint's write"
+        delay = rng.uniform(0.0, 0.4)
+        half_written += kill_inside_a_write(process, run) if number % 2 else kill_amid_steps(process, run, delay)
+    assert half_written >= 5, "too few kills fell into a checkpoint's write"
     subprocess.run(command(recordings, run, "--resume"), env=environment(), check=True, capture_output=True)
-    assert_same_end(expected, checkpoints / expected.name)
-    assert not list(checkpoints.glob(".partial-*"))
+    assert_same_end(expected, run / "checkpoints" / expected.name)
+    assert not list((run / "checkpoints").glob(".partial-*"))
 
 
 @pytest.mark.slow
