@@ -150,7 +150,9 @@ def evaluate(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder of the report; default: RUN/evaluation.")
     ] = None,
-    kbps: Annotated[str, typer.Option(help="Rates to judge, with commas.")] = "3,6,12",
+    kbps: Annotated[
+        str | None, typer.Option(help="Rates to judge, with commas; default: a quarter, half and all of the codec's.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Utterances at the most.")] = 100,
     opus: Annotated[bool, typer.Option(help="Judge Opus at the same rates beside it.")] = True,
     recogniser: Annotated[
@@ -167,7 +169,14 @@ def evaluate(
 
     with _bar("Judging") as update:
         report, folder = evaluate_run(
-            run, data=data, out=out, rates=_rates(kbps), limit=limit, opus=opus, recogniser=recogniser, progress=update
+            run,
+            data=data,
+            out=out,
+            rates=_rates(kbps) if kbps else None,
+            limit=limit,
+            opus=opus,
+            recogniser=recogniser,
+            progress=update,
         )
     if as_json:
         typer.echo(report.to_json())
@@ -269,6 +278,8 @@ def _recipe_and_overrides(arguments: list[str], resumed: Path | None) -> tuple[s
         return names[0], overrides
     if resumed is not None and (resumed / "recipe.yaml").exists():
         return str(resumed / "recipe.yaml"), overrides
+    if resumed is not None:
+        raise UserError(f"There is no run in {resumed} to go on with: check --run, or name a recipe to start one.")
     raise UserError("Name a recipe, for example soundstream/cpu; `madrigal train --list` shows them.")
 
 

@@ -52,7 +52,7 @@ def evaluate_run(
     *,
     data: Path | None = None,
     out: Path | None = None,
-    rates: list[float],
+    rates: list[float] | None = None,
     limit: int = 100,
     opus: bool = True,
     recogniser: Path | None = None,
@@ -70,6 +70,7 @@ def evaluate_run(
         for e in list(manifest)[:limit]
     ]
     # What cannot be coded is told before hours of judging, not after.
+    rates = rates or own_rates(codec)
     for kbps, wave in product(rates, {len(item.wave): item.wave for item in utterances}.values()):
         levels_for(codec, kbps, len(wave))
     report = evaluate_codec(
@@ -106,6 +107,12 @@ def _recogniser(named: Path | None, utterances: list[Utterance]) -> Recogniser |
     if found is None or not packages.available("recogniser") or not any(item.text for item in utterances):
         return None
     return Recogniser(found)
+
+
+def own_rates(codec: SoundStream) -> list[float]:
+    """A quarter, a half and all of the codec's levels, in kbps."""
+    levels = sorted({max(1, codec.num_quantizers // part) for part in (4, 2, 1)})
+    return [codec.bitrate(count) / 1000 for count in levels]
 
 
 def held_out(run: Path) -> Manifest:

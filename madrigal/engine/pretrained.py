@@ -52,6 +52,7 @@ class Pretrained:
             weights |= read_tensors(folder, "ema")
         model = cls._rebuild(config, **options)
         model._take(weights, folder)
+        model.eval()  # type: ignore[attr-defined]  # to be used as it is; a trainer sets its own mode
         return model
 
     @classmethod
@@ -114,7 +115,8 @@ def locate(name: str | Path) -> Path:
     shipped = SHIPPED / str(name)
     if (shipped / "config.json").exists():
         return shipped
-    if str(name).count("/") == 1 and not str(name).startswith((".", "/")):
+    looks_local = str(name).startswith((".", "/")) or path.parent.is_dir()
+    if str(name).count("/") == 1 and not looks_local:
         return _from_hub(str(name))
     known = ", ".join(sorted(p.name for p in SHIPPED.glob("*") if p.is_dir())) or "none"
     raise UserError(f"There is no model {str(name)!r}: no such folder, and the shipped ones are: {known}.")

@@ -228,6 +228,9 @@ class Trainer:
 
     def train(self, log_fn: LogFn | None = None) -> Self:
         """Train to the end of the plan, or until SIGINT or SIGTERM: then save and return."""
+        if self.step >= self.num_train_steps:
+            self.print(f"{self.run.path} is done: raise plan.num_train_steps above {self.num_train_steps} to go on")
+            return self
         if self.is_main:
             self.run.write_recipe(self.recipe, environment())
         self.tracking.start(self.recipe)

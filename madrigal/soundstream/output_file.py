@@ -56,4 +56,4 @@ def _check(target: Path, source: Path, overwrite: bool) -> None:
     except OSError as error:
         raise UserError(f"{target} could not be written: {error.strerror or error}; give another name.") from error
     if not overwrite:
-        raise UserError(f"{target} exists already; give another name, or allow it to be overwritten.")
+        raise UserError(f"{target} exists already; give another name, or add --overwrite (overwrite=True).")

@@ -72,9 +72,7 @@ class SoundStreamTrainer(Trainer):
         given = {name: options.pop(name) for name in list(options) if name in _TRAINER_KEYWORDS}
         more, options = translated(options)
         if plan is not None and options:
-            raise UserError(
-                f"Give SoundStreamTrainer a plan or its keywords, not both: drop {', '.join(options)}."
-            )
+            raise UserError(f"Give SoundStreamTrainer a plan or its keywords, not both: drop {', '.join(options)}.")
         plan = plan or build_config(SoundStreamPlan, options, "SoundStreamTrainer")
         self.turns_share_batch = plan.discr_share_batch
         if folder is not None:
