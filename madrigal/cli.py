@@ -172,7 +172,7 @@ def evaluate(
             run,
             data=data,
             out=out,
-            rates=_rates(kbps) if kbps else None,
+            rates=None if kbps is None else _rates(kbps),
             limit=limit,
             opus=opus,
             recogniser=recogniser,

@@ -179,7 +179,7 @@ def test_prepare_a_damaged_list_of_files(here: Path, name: str, text: str) -> No
         ("train soundstream/tiny plan.lr --run runs/new", "plan.lr"),
         ("train soundstream/tiny =3 --run runs/new", "=3"),
         ("train soundstream/tiny data=recordings --resume --overwrite --run runs/codec", "--resume"),
-        ("train --resume --run runs/new", "Name a recipe"),
+        ("train --resume --run runs/new", "There is no run in runs/new"),
     ],
 )
 def test_train_without_knowing_what(here: Path, words: str, about: str) -> None:
