@@ -292,6 +292,20 @@ def test_dead_codes_come_back_to_life() -> None:
     assert quantizer.perplexity().item() > SIZE / 2
 
 
+def test_dead_codes_find_points_in_many_dimensions_too() -> None:
+    # There, a code that is put onto a point is nearest to no other point: it must begin beside a code in use.
+    torch.manual_seed(0)
+    quantizer: Any = build_quantizer("vq", dim=64, codebook_size=SIZE, num_quantizers=1, dead_code_threshold=20)
+    quantizer.codebooks.vectors[0, 0] = 100 + torch.randn(SIZE, 64)
+    quantizer.codebooks.vectors[0, 0, 0] = 0
+    for _ in range(80):
+        quantizer(torch.randn(8, 20, 64), collect=True)
+        quantizer.commit()
+    codes = quantizer(torch.randn(8, 50, 64)).codes
+    used = torch.bincount(codes.flatten(), minlength=SIZE) > 0
+    assert used.float().mean() > 0.9
+
+
 def test_a_level_that_a_step_did_not_reach_stays_as_it_is() -> None:
     quantizer = make(dead_code_threshold=99)
     before = state(quantizer)
