@@ -9,57 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from madrigal.layers.convolutions import StreamCache
-
-
-class RotaryPositions(nn.Module):
-    """Turns queries and keys [..., time, dim_head] by angles that grow with the position.
-
-    With `xpos_scale_base`, the product of query and key also decays with their distance, the faster the smaller it is.
-    """
-
-    def __init__(self, dim_head: int, xpos_scale_base: int | None = None) -> None:
-        super().__init__()
-        if dim_head % 2:
-            raise ValueError(f"Rotary positions need an even dim_head, not {dim_head}.")
-        self.xpos_scale_base = xpos_scale_base
-        steps = torch.arange(0, dim_head, 2) / dim_head
-        self.frequencies: Tensor
-        self.decays: Tensor
-        self.register_buffer("frequencies", 10000.0**-steps, persistent=False)
-        self.register_buffer("decays", (steps + 0.4) / 1.4, persistent=False)
-
-    def forward(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-        """The last query stands at the last key."""
-        count = key.shape[-2]
-        positions = torch.arange(count, device=key.device)
-        angles = positions[:, None] * self.frequencies
-        cos, sin = (torch.cat((t, t), dim=-1).to(key.dtype) for t in (angles.cos(), angles.sin()))
-        first = count - query.shape[-2]
-        query, key = _turn(query, cos[first:], sin[first:]), _turn(key, cos, sin)
-        if self.xpos_scale_base is None:
-            return query, key
-        scale = self.decays ** ((positions[:, None] - count // 2) / self.xpos_scale_base)
-        scale = torch.cat((scale, scale), dim=-1).to(key.dtype)
-        return query * scale[first:], key / scale
-
-
-def _turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    left, right = x.chunk(2, dim=-1)
-    return x * cos + torch.cat((-right, left), dim=-1) * sin
-
-
-class DynamicPositionBias(nn.Module):
-    """A small network that maps a distance to one bias for each head: `window` distances -> [heads, window]."""
-
-    def __init__(self, dim: int, heads: int) -> None:
-        super().__init__()
-        self.net = nn.Sequential(nn.Linear(1, dim), nn.SiLU(), nn.Linear(dim, dim), nn.SiLU(), nn.Linear(dim, heads))
-
-    def forward(self, window: int) -> Tensor:
-        weight = next(self.parameters())
-        distances = torch.arange(window, device=weight.device, dtype=weight.dtype)
-        biases: Tensor = self.net(distances[:, None] / window).T
-        return biases
+from madrigal.layers.feed_forward import FeedForward
+from madrigal.layers.positions import DynamicPositionBias, RotaryPositions
 
 
 class LocalAttention(nn.Module):
@@ -136,22 +87,6 @@ def _window_mask(queries: int, keys: int, window: int, bias: Tensor | None, like
     return scores.masked_fill(~inside, float("-inf"))
 
 
-class FeedForward(nn.Sequential):
-    """Gated feed-forward; two thirds of `mult * dim` inside, for the gate costs the other third."""
-
-    def __init__(self, dim: int, mult: int = 4) -> None:
-        inner = int(dim * mult * 2 / 3)
-        super().__init__(
-            nn.RMSNorm(dim), nn.Linear(dim, 2 * inner, bias=False), GEGLU(), nn.Linear(inner, dim, bias=False)
-        )
-
-
-class GEGLU(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        value, gate = x.chunk(2, dim=-1)
-        return value * F.gelu(gate)
-
-
 class LocalTransformer(nn.Module):
     """`depth` layers of local attention and feed-forward, pre-norm. [batch, time, dim] -> the same shape."""
 
@@ -183,7 +118,7 @@ class LocalTransformer(nn.Module):
         self.feed_forwards = nn.ModuleList(FeedForward(dim) for _ in range(depth))
 
     def forward(self, x: Tensor, cache: StreamCache | None = None) -> Tensor:
-        bias = None if self.bias is None else self.bias(self.window)
+        bias = None if self.bias is None else self.bias(torch.arange(self.window, device=x.device) / self.window)
         for attention, feed_forward in zip(self.attentions, self.feed_forwards, strict=True):
             x = x + attention(x, bias, cache)
             x = x + feed_forward(x)

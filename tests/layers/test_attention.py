@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from madrigal.layers.attention import LocalAttention, LocalTransformer, RotaryPositions
+from madrigal.layers.attention import LocalAttention, LocalTransformer
 from madrigal.layers.convolutions import StreamCache
+from madrigal.layers.positions import RotaryPositions
 
 WINDOW = 4
 
@@ -45,7 +46,7 @@ def test_blocks_equal_dense_attention(model: LocalTransformer) -> None:
     x = torch.randn(2, 11, 8)
     attention = model.attentions[0]
     assert isinstance(attention, LocalAttention)
-    bias = None if model.bias is None else model.bias(WINDOW)
+    bias = None if model.bias is None else model.bias(torch.arange(WINDOW) / WINDOW)
     heads = torch.randn(3, 2, 2, 11, 4)
     query, key, value = heads
     dense = attention._attend(query, key, value, bias)

@@ -1,0 +1,121 @@
+"""Attention in blocks of queries, for CPUs.
+
+Each block looks only at the keys that it can see, so a causal mask saves almost half of the work, and heads that share
+keys are rows of one matrix product. On one core it takes half the time of torch's own kernel, forward and backward.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+ROWS = 256  # of a block: queries times the heads that share a key
+KEPT = 2**25  # attention weights up to this many bytes are kept for the backward pass, else they are made again
+
+
+def attend_in_blocks(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, reach: int | None) -> Tensor:
+    """Attention of [batch, heads, time, dim_head] over [batch, kv_heads, keys, dim_head]; the queries stand at the end.
+
+    No query sees a key after itself, unless it is one of the first `reach`; None = there is no order. `bias`, broadcast
+    over [batch, heads, time, keys], is added to the scores and then has to hide what the order hides.
+    """
+    out: Tensor = _BlockAttention.apply(query, key, value, bias, reach)
+    return out
+
+
+class _BlockAttention(torch.autograd.Function):
+    """Inside, queries are [batch * kv_heads, time, group, dim_head] and keys [batch * kv_heads, keys, dim_head]."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, reach: int | None) -> Tensor:
+        kept = []
+        keep = any(ctx.needs_input_grad) and query[..., 0].numel() * key.shape[2] * query.element_size() <= KEPT
+        with torch.autocast(query.device.type, enabled=False):
+            blocks = _Blocks(query, key, bias, reach)
+            values = value.flatten(0, 1)
+            out = torch.empty_like(blocks.query, memory_format=torch.contiguous_format)
+            for span, seen in blocks:
+                weights = blocks.weights(span, seen)
+                out[:, span] = torch.bmm(weights, values[:, :seen]).view_as(out[:, span])
+                if keep:
+                    kept.append(weights)
+        ctx.save_for_backward(query, key, value, bias, *kept)
+        ctx.reach = reach
+        return blocks.heads(out)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        query, key, value, bias, *kept = ctx.saved_tensors
+        with torch.autocast(query.device.type, enabled=False):
+            blocks = _Blocks(query, key, bias, ctx.reach)
+            values, grads = value.flatten(0, 1), blocks.rows(grad)
+            for_query = torch.empty_like(blocks.query, memory_format=torch.contiguous_format)
+            # Every block adds to these: sums of many small numbers, so in full precision.
+            for_keys, for_values = (torch.zeros(values.shape, device=grad.device) for _ in range(2))
+            for_bias = torch.zeros_like(bias) if ctx.needs_input_grad[3] else None
+            for number, (span, seen) in enumerate(blocks):
+                weights = kept[number] if kept else blocks.weights(span, seen)
+                above = grads[:, span].flatten(1, 2)
+                for_values[:, :seen] += torch.bmm(weights.transpose(1, 2), above)
+                above = torch.bmm(above, values[:, :seen].transpose(1, 2))
+                scores = torch._softmax_backward_data(above, weights, -1, weights.dtype)
+                if for_bias is not None:
+                    for_bias[..., span, :seen] = blocks.of_bias(scores, span, seen)
+                scores *= blocks.scale
+                for_query[:, span] = torch.bmm(scores, blocks.keys[:, :seen]).view_as(for_query[:, span])
+                for_keys[:, :seen] += torch.bmm(scores.transpose(1, 2), blocks.query[:, span].flatten(1, 2))
+        like = key.shape
+        return blocks.heads(for_query), for_keys.to(key.dtype).view(like), for_values.to(key.dtype).view(like), for_bias, None
+
+
+class _Blocks:
+    """The queries in blocks, each with the number of keys that it sees."""
+
+    def __init__(self, query: Tensor, key: Tensor, bias: Tensor | None, reach: int | None) -> None:
+        self.batch, self.kv_heads, self.count = key.shape[:3]
+        self.time, self.scale = query.shape[2], query.shape[3] ** -0.5
+        self.query, self.keys = self.rows(query), key.flatten(0, 1)
+        self.bias, self.reach = bias, reach
+        self.size = max(ROWS // self.query.shape[2], 16)
+        if bias is None and reach is not None:
+            self.later = query.new_full((self.size, 1, self.size), float("-inf"))
+            self.later[:, 0].triu_(1)
+
+    def __iter__(self) -> Iterator[tuple[slice, int]]:
+        past = self.count - self.time
+        for start in range(0, self.time, self.size):
+            end = min(start + self.size, self.time)
+            seen = self.count if self.reach is None else min(max(past + end, self.reach), self.count)
+            yield slice(start, end), seen
+
+    def weights(self, span: slice, seen: int) -> Tensor:
+        """[batch * kv_heads, queries * group, seen], each row of which sums to one."""
+        query = self.query[:, span]
+        flat = query.flatten(1, 2)
+        nothing = flat.new_empty(1, 1, 1)
+        scores = torch.baddbmm(nothing, flat, self.keys[:, :seen].transpose(1, 2), beta=0, alpha=self.scale)
+        if self.bias is not None:
+            bias = self.bias[..., span, :seen]
+            split = (self.kv_heads, -1) if bias.shape[1] > 1 else (1, 1)
+            shape = (self.batch, self.kv_heads, *query.shape[1:3], seen)
+            scores.view(shape).add_(bias.unflatten(1, split).transpose(2, 3))
+        elif self.reach is not None:
+            length = query.shape[1]
+            scores.view(len(flat), length, -1, seen)[..., seen - length :] += self.later[:length, :, :length]
+        return scores.softmax(dim=-1)
+
+    def of_bias(self, scores: Tensor, span: slice, seen: int) -> Tensor:
+        """Gradients of scores, summed to the shape of the bias."""
+        assert self.bias is not None
+        shape = (self.batch, self.kv_heads, span.stop - span.start, -1, seen)
+        summed: Tensor = scores.view(shape).transpose(2, 3).flatten(1, 2).sum_to_size(self.bias[..., span, :seen].shape)
+        return summed
+
+    def rows(self, heads: Tensor) -> Tensor:
+        """[batch, heads, time, dim_head] -> [batch * kv_heads, time, group, dim_head]."""
+        return heads.unflatten(1, (self.kv_heads, -1)).transpose(2, 3).flatten(0, 1)
+
+    def heads(self, rows: Tensor) -> Tensor:
+        """[batch * kv_heads, time, group, dim_head] -> [batch, heads, time, dim_head]."""
+        return rows.unflatten(0, (self.batch, self.kv_heads)).transpose(2, 3).flatten(1, 2)

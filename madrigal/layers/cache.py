@@ -1,0 +1,102 @@
+"""What a causal transformer remembers of a sequence that is still being written."""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+FIRST_CAPACITY = 64
+
+
+class KeyValueCache:
+    """Keys and values of every layer, [batch, kv_heads, capacity, dim_head], of which `length` slots are in use.
+
+    The buffers double when they are full. As long as all rows hold only real tokens there are no masks; the first pad
+    or hidden token makes `real` (it counts as a position) and `visible` (later queries see it), bool [batch, capacity].
+    The context of cross attention is projected once and kept. A cache carries no gradients, and it belongs to the
+    weights that the transformer has while it is in use.
+    """
+
+    def __init__(self, layers: int, batch_size: int, capacity: int | None = None) -> None:
+        self.batch_size, self.length, self.capacity = batch_size, 0, capacity or FIRST_CAPACITY
+        self.real: Tensor | None = None
+        self.visible: Tensor | None = None
+        self.context: list[tuple[Tensor, Tensor]] = []  # keys and values of each layer, null keys first
+        self.context_bias: Tensor | None = None  # [batch, 1, 1, null keys + context]
+        self.distance_bias: Tensor | None = None  # of the distances capacity - 1 to 0, [heads, capacity]
+        self._buffers: list[tuple[Tensor, Tensor] | None] = [None] * layers
+        self._weights: dict[int, Tensor] = {}
+
+    def open(self, new: int, real: Tensor | None, visible: Tensor | None, device: torch.device) -> None:
+        """Make room for `new` slots and note which of them are real and visible, [batch, new]; None = all."""
+        end = self.length + new
+        if end > self.capacity:
+            self._grow(end)
+        if (real is not None or visible is not None) and self.real is None:
+            self.real = torch.ones(self.batch_size, self.capacity, dtype=torch.bool, device=device)
+            self.visible = self.real.clone()
+        if self.real is not None and self.visible is not None:
+            self.real[:, self.length : end] = True if real is None else real
+            self.visible[:, self.length : end] = True if visible is None else visible
+
+    def append(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Write new keys and values [batch, kv_heads, new, dim_head] and return all so far; `close` ends the turn."""
+        buffers = self._buffers[layer]
+        if buffers is None:
+            keys = key.new_empty(*key.shape[:2], self.capacity, key.shape[3])
+            buffers = self._buffers[layer] = keys, torch.empty_like(keys)
+        keys, values = buffers
+        new = key.shape[2]
+        keys.narrow(2, self.length, new).copy_(key)
+        values.narrow(2, self.length, new).copy_(value)
+        return keys.narrow(2, 0, self.length + new), values.narrow(2, 0, self.length + new)
+
+    def close(self, new: int) -> None:
+        """The new slots are in use from now on."""
+        self.length += new
+
+    def linear(self, x: Tensor, weight: Tensor) -> Tensor:
+        """x @ weight.T for one token in each row: on a CPU, with a copy of the weight that is laid out for it."""
+        if x.device.type != "cpu":
+            return F.linear(x, weight)
+        turned = self._weights.get(id(weight))
+        if turned is None:
+            # Under autocast the copy is already in its precision; it would be cast anew for every token.
+            dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else weight.dtype
+            turned = self._weights[id(weight)] = weight.detach().T.to(dtype).contiguous()
+        return torch.matmul(x, turned)
+
+    def select(self, rows: Sequence[int] | Tensor) -> None:
+        """Keep only these rows (numbers or a bool mask [batch]), in this order; a row may be taken twice."""
+        device = next((buffers[0].device for buffers in self._buffers if buffers is not None), None)
+        rows = torch.as_tensor(rows, device=device)
+        if rows.dtype == torch.bool:
+            rows = rows.nonzero().flatten()
+        self.batch_size = len(rows)
+        self._buffers = [None if pair is None else (pair[0][rows], pair[1][rows]) for pair in self._buffers]
+        self.context = [(key[rows], value[rows]) for key, value in self.context]
+        self.real, self.visible, self.context_bias = (
+            None if t is None else t[rows] for t in (self.real, self.visible, self.context_bias)
+        )
+
+    def truncate(self, length: int) -> None:
+        """Forget the newest slots; `length` are left (a prefix counts)."""
+        if not 0 <= length <= self.length:
+            raise ValueError(f"A cache of {self.length} slots cannot be cut to {length}.")
+        self.length = length
+
+    def _grow(self, needed: int) -> None:
+        while self.capacity < needed:
+            self.capacity *= 2
+        for layer, pair in enumerate(self._buffers):
+            if pair is not None:
+                self._buffers[layer] = self._larger(pair[0]), self._larger(pair[1])
+        if self.real is not None and self.visible is not None:
+            more = self.capacity - self.real.shape[1]
+            self.real, self.visible = F.pad(self.real, (0, more)), F.pad(self.visible, (0, more))
+
+    def _larger(self, old: Tensor) -> Tensor:
+        new = old.new_empty(*old.shape[:2], self.capacity, old.shape[3])
+        new[:, :, : old.shape[2]] = old
+        return new

@@ -1,0 +1,42 @@
+"""Root mean square norm, with a backward pass that is quick on a CPU."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class RMSNorm(nn.RMSNorm):
+    """[..., dim] -> the same shape, each vector divided by its root mean square and scaled by a learned weight.
+
+    The forward pass is torch's. Its backward pass on a CPU walks over the tensors a dozen times; this one, four times.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.device.type == "cpu" and torch.is_grad_enabled():
+            out: Tensor = _RootMeanSquare.apply(x, self.weight)
+            return out
+        return F.rms_norm(x, self.normalized_shape, self.weight)
+
+
+class _RootMeanSquare(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return F.rms_norm(x, weight.shape, weight)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        x, weight = ctx.saved_tensors
+        dim, dtype = len(weight), torch.promote_types(x.dtype, torch.float32)
+        eps = torch.finfo(x.dtype).eps
+        flat, above, weight = x.reshape(-1, dim).to(dtype), grad.reshape(-1, dim).to(dtype), weight.to(dtype)
+        inverse = (torch.linalg.vecdot(flat, flat) / dim + eps).rsqrt()
+        product = flat * above
+        shrink = torch.mv(product, weight) * inverse**3 / -dim
+        for_x = torch.addcmul(above.mul(weight).mul_(inverse[:, None]), flat, shrink[:, None])
+        return for_x.view_as(x).to(x.dtype), torch.mv(product.T, inverse).to(ctx.saved_tensors[1].dtype)

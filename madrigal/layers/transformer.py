@@ -1,0 +1,257 @@
+"""The transformer that every system shares.
+
+    Transformer     [batch, time, dim] -> the same shape
+      Layer         self attention, cross attention (where asked for), feed-forward, each added to the residual
+    KeyValueCache   what it remembers between calls when it writes token by token
+
+A token's position is the number of real tokens before it in its row: a padded row equals the same row alone, and a
+sequence given at once equals the same sequence given in pieces with a cache.
+"""
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from madrigal.layers.cache import KeyValueCache
+from madrigal.layers.feed_forward import FeedForward
+from madrigal.layers.hyper_connections import HyperConnection
+from madrigal.layers.multi_head import CrossAttention, Linear, SelfAttention
+from madrigal.layers.norm import RMSNorm
+from madrigal.layers.positions import DynamicPositionBias, RotaryPositions
+from madrigal.layers.sight import HIDDEN, Sight, look
+
+
+class Transformer(nn.Module):
+    """Pre-norm transformer, [batch, time, dim] -> the same shape; the final norm is included.
+
+    `kv_heads`: None = as many as `heads`, 1 = multi-query, else grouped-query. `positions`: rotary, a learned bias by
+    distance, or none. `value_residual`: later layers mix in the first layer's values. `grad_shrink_alpha`: the share of
+    the gradient that the input receives. `residual_streams` over 1: hyper-connections in place of the plain residual.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        depth: int,
+        *,
+        heads: int = 8,
+        dim_head: int = 64,
+        kv_heads: int | None = None,
+        causal: bool = True,
+        positions: Literal["rotary", "relative", "none"] = "rotary",
+        ff_mult: float = 4,
+        attn_dropout: float = 0.0,
+        ff_dropout: float = 0.0,
+        cross_attend: bool = False,
+        dim_context: int | None = None,
+        num_null_kv: int = 1,
+        qk_norm: bool = False,
+        value_residual: bool = False,
+        grad_shrink_alpha: float = 1.0,
+        residual_streams: int = 1,
+    ) -> None:
+        super().__init__()
+        kv_heads = heads if kv_heads is None else kv_heads
+        if heads % kv_heads:
+            raise ValueError(f"{heads} heads cannot be shared out among {kv_heads} kv_heads.")
+        if cross_attend and num_null_kv < 1:
+            raise ValueError("Cross attention needs num_null_kv of at least 1: a row may have no context at all.")
+        self.causal, self.grad_shrink_alpha, self.residual_streams = causal, grad_shrink_alpha, residual_streams
+        self.num_null_kv = num_null_kv
+        self.positions = _positions(positions, dim, heads, dim_head)
+        self.layers = nn.ModuleList()
+        for index in range(depth):
+            attention = SelfAttention(
+                dim,
+                heads,
+                kv_heads,
+                dim_head,
+                dropout=attn_dropout,
+                qk_norm=qk_norm,
+                mix_values=value_residual and index > 0,
+                index=index,
+            )
+            sizes = (dim, dim_context or dim, heads, kv_heads, dim_head)
+            cross = CrossAttention(*sizes, nulls=num_null_kv, dropout=attn_dropout, index=index) if cross_attend else None
+            self.layers.append(Layer(attention, cross, FeedForward(dim, ff_mult, ff_dropout), residual_streams))
+        self.norm = RMSNorm(dim)
+
+    def new_cache(self, batch_size: int, capacity: int | None = None) -> KeyValueCache:
+        """An empty memory for `batch_size` rows; `capacity` slots are made at once (it grows by itself)."""
+        return KeyValueCache(len(self.layers), batch_size, capacity)
+
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        mask: Tensor | None = None,
+        forget: Tensor | None = None,
+        context: Tensor | None = None,
+        context_mask: Tensor | None = None,
+        prefix: Tensor | None = None,
+        prefix_mask: Tensor | None = None,
+        at: Tensor | None = None,
+        cache: KeyValueCache | None = None,
+    ) -> Tensor:
+        """x [batch, time, dim] -> [batch, time, dim].
+
+        `mask` [batch, time]: True = a real token; None = all are. `forget` [batch, time]: True = hidden from every
+        query but its own. `context` [batch, m, dim_context] for cross attention; None, or a row whose `context_mask` is
+        all False, means no condition. `prefix` [batch, p, dim]: seen by every token, and not part of the output.
+        `at` [batch, time] puts rotary positions in place of counted ones, where tokens share a clock; a prefix then
+        stands at 0. With a `cache`, x continues what the cache holds; context and prefix come with the first call only.
+        """
+        self._check(cache, at, prefix)
+        before = 0
+        if prefix is not None:
+            before = prefix.shape[1]
+            mask, forget = _with_prefix(x, mask, forget, prefix, prefix_mask)
+            x = torch.cat((prefix, x), dim=1)
+            at = None if at is None else F.pad(at, (before, 0))
+        if self.grad_shrink_alpha != 1.0 and x.requires_grad:
+            x = x * self.grad_shrink_alpha + x.detach() * (1 - self.grad_shrink_alpha)
+        visible = mask
+        if forget is not None:
+            visible = ~forget if mask is None else mask & ~forget
+        if cache is None:
+            sight = look(
+                x, causal=self.causal, prefix=before, real=mask, visible=visible, at=at, positions=self.positions
+            )
+            x = self._run(x, sight, context, self._context_bias(context, context_mask), None)
+        else:
+            with torch.no_grad():
+                x = self._continue(x, before, mask, visible, context, context_mask, at, cache)
+        return self.norm(x[:, before:] if before else x)
+
+    def _check(self, cache: KeyValueCache | None, at: Tensor | None, prefix: Tensor | None) -> None:
+        if at is not None and not isinstance(self.positions, RotaryPositions):
+            raise ValueError("Only rotary positions can be given from outside.")
+        if cache is not None and not self.causal:
+            raise ValueError("Only a causal transformer can go on from a cache.")
+        if cache is not None and cache.length and prefix is not None:
+            raise ValueError("The prefix belongs into the first call with a cache.")
+
+    def _continue(
+        self,
+        x: Tensor,
+        before: int,
+        mask: Tensor | None,
+        visible: Tensor | None,
+        context: Tensor | None,
+        context_mask: Tensor | None,
+        at: Tensor | None,
+        cache: KeyValueCache,
+    ) -> Tensor:
+        if visible is not None and visible.all():
+            mask = visible = None  # rows that are whole need no masks, and the cache can do without
+        cache.open(x.shape[1], mask, visible, x.device)
+        sight = look(x, causal=True, prefix=before, at=at, cache=cache, positions=self.positions)
+        if not cache.context:
+            cache.context_bias = self._context_bias(context, context_mask)
+        x = self._run(x, sight, context, cache.context_bias, cache)
+        cache.close(x.shape[1])
+        return x
+
+    def _run(
+        self,
+        x: Tensor,
+        sight: Sight,
+        context: Tensor | None,
+        context_bias: Tensor | None,
+        cache: KeyValueCache | None,
+    ) -> Tensor:
+        if self.residual_streams > 1:
+            x = x.unsqueeze(2).expand(-1, -1, self.residual_streams, -1)
+        first_values = None
+        for layer in self.layers:
+            x, values = layer(x, sight, first_values, context, context_bias, cache)
+            first_values = values if first_values is None else first_values
+        return x.sum(dim=2) if self.residual_streams > 1 else x
+
+    def _context_bias(self, context: Tensor | None, mask: Tensor | None) -> Tensor | None:
+        """Float [batch, 1, 1, null keys + m]: the null keys are always seen."""
+        if context is None or mask is None:
+            return None
+        seen = F.pad(mask, (self.num_null_kv, 0), value=True)[:, None, None]
+        kind = context.device.type
+        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else context.dtype
+        return torch.zeros(seen.shape, dtype=dtype, device=context.device).masked_fill_(~seen, HIDDEN)
+
+
+class Layer(nn.Module):
+    """Attention, cross attention and feed-forward, each added to the residual (or to the residual streams)."""
+
+    def __init__(
+        self, attention: SelfAttention, cross: CrossAttention | None, feed_forward: FeedForward, streams: int
+    ) -> None:
+        super().__init__()
+        self.attention, self.cross, self.feed_forward = attention, cross, feed_forward
+        dim = attention.to_out.out_features
+        branches = 2 if cross is None else 3
+        self.connections = nn.ModuleList(
+            HyperConnection(dim, streams, branches * attention.index + branch)
+            for branch in range(branches if streams > 1 else 0)
+        )
+
+    def forward(
+        self,
+        x: Tensor,
+        sight: Sight,
+        first_values: Tensor | None,
+        context: Tensor | None,
+        context_bias: Tensor | None,
+        cache: KeyValueCache | None,
+    ) -> tuple[Tensor, Tensor]:
+        """Returns also the attention's values."""
+        linear: Linear = F.linear if cache is None or x.shape[1] > 1 else cache.linear
+        if self.connections:
+            return self._forward_streams(x, sight, first_values, context, context_bias, cache, linear)
+        out, values = self.attention(x, sight, first_values, cache, linear)
+        x = x + out
+        if self.cross is not None:
+            x = x + self.cross(x, context, context_bias, cache, linear)
+        return x + self.feed_forward(x, linear), values
+
+    def _forward_streams(
+        self,
+        x: Tensor,
+        sight: Sight,
+        first_values: Tensor | None,
+        context: Tensor | None,
+        context_bias: Tensor | None,
+        cache: KeyValueCache | None,
+        linear: Linear,
+    ) -> tuple[Tensor, Tensor]:
+        connections = iter(self.connections)
+        entry, leave = next(connections)(x)
+        out, values = self.attention(entry, sight, first_values, cache, linear)
+        x = leave(out)
+        if self.cross is not None:
+            entry, leave = next(connections)(x)
+            x = leave(self.cross(entry, context, context_bias, cache, linear))
+        entry, leave = next(connections)(x)
+        return leave(self.feed_forward(entry, linear)), values
+
+
+def _positions(kind: str, dim: int, heads: int, dim_head: int) -> RotaryPositions | DynamicPositionBias | None:
+    if kind == "rotary":
+        return RotaryPositions(dim_head)
+    if kind == "relative":
+        return DynamicPositionBias(max(dim // 2, 1), heads)
+    if kind == "none":
+        return None
+    raise ValueError(f"positions must be rotary, relative or none, not {kind!r}.")
+
+
+def _with_prefix(
+    x: Tensor, mask: Tensor | None, forget: Tensor | None, prefix: Tensor, prefix_mask: Tensor | None
+) -> tuple[Tensor | None, Tensor | None]:
+    """The masks of prefix and tokens together; a prefix is never forgotten."""
+    here, there = (torch.ones(t.shape[:2], dtype=torch.bool, device=t.device) for t in (prefix, x))
+    if mask is not None or prefix_mask is not None:
+        mask = torch.cat((here if prefix_mask is None else prefix_mask, there if mask is None else mask), dim=1)
+    if forget is not None:
+        forget = torch.cat((~here, forget), dim=1)
+    return mask, forget
