@@ -1,4 +1,4 @@
-"""From a list of items to a batch: audio padded with zeros, and the lengths that say what is padding."""
+"""From a list of items to a batch: audio padded with zeros, tokens with PAD, and lengths that say what is padding."""
 
 from __future__ import annotations
 
@@ -10,10 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
 
+from madrigal.data.tokens import PAD
 from madrigal.errors import UserError
 
 Batch = dict[str, Any]
+
+TOKEN_FIELDS = frozenset({"semantic", "acoustic"})
+"""Fields that hold rows of ids, [time] or [time, quantizers], each with a length of its own."""
 
 
 def collate(items: Sequence[Any], *, pad_to_longest: bool = True) -> Batch:
@@ -21,8 +26,9 @@ def collate(items: Sequence[Any], *, pad_to_longest: bool = True) -> Batch:
 
     Audio under a key "audio" or "audio_…" becomes float32 [batch, channels, samples] with int64 [batch] valid
     samples under "lengths" or "lengths_…", and so does the "target" that belongs to it; it is padded with zeros to the
-    longest, or cut to the shortest.
-    Strings become a list, numbers a tensor, other tensors are stacked.
+    longest, or cut to the shortest. Rows of tokens ("semantic", "acoustic") become int64 [batch, time] or [batch, time,
+    quantizers], padded with PAD, with int64 [batch] "semantic_lengths" or "acoustic_lengths".
+    Strings become a list, numbers and bools a tensor, other tensors are stacked.
     """
     if not items:
         raise UserError("A batch needs at least one item.")
@@ -36,6 +42,8 @@ def collate(items: Sequence[Any], *, pad_to_longest: bool = True) -> Batch:
             batch[key], lengths = _join_audio(key, values, pad_to_longest)
             if key != "target":
                 batch.setdefault(key.replace("audio", "lengths", 1), lengths)
+        elif key in TOKEN_FIELDS:
+            batch[key], batch[f"{key}_lengths"] = join_tokens(key, values)
         else:
             batch[key] = _join(key, values)
     return batch
@@ -44,6 +52,17 @@ def collate(items: Sequence[Any], *, pad_to_longest: bool = True) -> Batch:
 def mask_from_lengths(lengths: Tensor, size: int) -> Tensor:
     """[batch] valid lengths to a bool mask [batch, size], True where the data is real."""
     return torch.arange(size, device=lengths.device) < lengths[:, None]
+
+
+def join_tokens(key: str, values: Sequence[Any]) -> tuple[Tensor, Tensor]:
+    """Rows of ids [time] or [time, quantizers] to int64 [batch, time, …] padded with PAD, and their lengths [batch]."""
+    rows = [torch.as_tensor(value) for value in values]
+    if any(row.is_floating_point() or row.dim() not in (1, 2) for row in rows):
+        raise UserError(f'"{key}" of an item must hold whole numbers of the shape [time] or [time, quantizers].')
+    if len({row.shape[1:] for row in rows}) > 1:
+        raise UserError(f'The items of a batch differ in the number of quantizers of "{key}"; cut them to one number.')
+    padded = pad_sequence([row.long() for row in rows], batch_first=True, padding_value=PAD)
+    return padded, torch.tensor([len(row) for row in rows], dtype=torch.int64)
 
 
 def _named(item: Any) -> dict[str, Any]:

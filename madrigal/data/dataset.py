@@ -23,7 +23,9 @@ class SoundDataset(FileDataset):
 
     An item is {"audio": float32 [channels, samples]} at the first rate of `target_sample_hz`, with "audio_24000"
     and so on for further rates, all of the same span of time. `fields` adds strings: "path", and what the
-    manifest has, such as "text" or "speaker" ("" where it has none).
+    manifest has, such as "text" or "speaker" ("" where it has none). The field "reaches_end" adds a bool: the crop
+    holds the true end of the recording, up to less than one multiple. Random crops then are the last of their
+    recording as often as cutting it into pieces would give it, or hardly any end would ever be seen.
 
     `max_length` counts samples at the first rate. A longer file is cropped, at a random place with `random_crop`
     and at its start without; a shorter one comes whole, and collation pads it. The end is cut so that each rate
@@ -82,7 +84,10 @@ class SoundDataset(FileDataset):
         item: dict[str, Any] = {}
         for rate, wave in zip(self.target_sample_hz, self._curtail(waves)):
             item[f"audio_{rate}" if item else "audio"] = wave * gain
-        item.update((field, self._field(index, field)) for field in self.fields)
+        # What came out shorter than asked for ended there, whatever the header says.
+        end = start + samples if samples < frames else length
+        is_end = start + item["audio"].shape[-1] > end - self.multiples[0]
+        item.update((field, is_end if field == "reaches_end" else self._field(index, field)) for field in self.fields)
         return item
 
     def _crop(self, length: int, rng: np.random.Generator) -> tuple[int, int]:
@@ -92,6 +97,9 @@ class SoundDataset(FileDataset):
             return 0, frames
         # Begin where samples of all rates fall together, or the rates would be shifted against each other.
         grid = self.target_sample_hz[0] // gcd(*self.target_sample_hz)
+        if "reaches_end" in self.fields and rng.integers(-(-length // frames)) == 0:
+            start = -(-(length - frames) // grid) * grid
+            return start, length - start
         return int(rng.integers((length - frames) // grid + 1)) * grid, frames
 
     def _gain(self, waves: list[Tensor], rng: np.random.Generator) -> float:

@@ -45,8 +45,8 @@ def permutation(num_items: int, *key: int) -> np.ndarray:
     return np.argsort(np.random.PCG64(mix(*key)).random_raw(num_items), kind="stable")
 
 
-class StepSampler(Sampler[list[Draw]]):
-    """Endless batch sampler for training: this rank's micro-batches from `start_step` on, as lists of Draw.
+class EndlessSampler(Sampler[list[Draw]]):
+    """Batch sampler for training: this rank's micro-batches from `start_step` on, without an end, as lists of Draw.
 
     Micro-batch `micro` of a step on a rank is number j = micro * world + rank of that step.
     """
@@ -54,7 +54,6 @@ class StepSampler(Sampler[list[Draw]]):
     def __init__(
         self,
         num_items: int,
-        batch_size: int,
         *,
         accumulation: int = 1,
         world: int = 1,
@@ -64,23 +63,17 @@ class StepSampler(Sampler[list[Draw]]):
         stream: int = 0,
     ) -> None:
         _check_layout(num_items, accumulation, world, rank)
-        if batch_size < 1:
-            raise UserError(f"The batch size is {batch_size}; give 1 or more.")
-        self.num_items, self.batch_size = num_items, batch_size
+        self.num_items = num_items
         self.accumulation, self.world, self.rank = accumulation, world, rank
         self.seed, self.start_step, self.stream = seed, start_step, stream
-        self._order: tuple[int, np.ndarray] | None = None
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """Steps until every item was seen at least once."""
-        return -(-self.num_items // (self.batch_size * self.accumulation * self.world))
 
     def micro_batch(self, step: int, micro: int) -> list[Draw]:
         """Micro-batch `micro` (0 … accumulation - 1) of `step` on this rank."""
-        number = (step * self.accumulation + micro) * self.world + self.rank
-        first = number * self.batch_size
-        return [self._draw(position) for position in range(first, first + self.batch_size)]
+        return self._batch((step * self.accumulation + micro) * self.world + self.rank)
+
+    def _batch(self, number: int) -> list[Draw]:
+        """The micro-batch that has this number in the whole run."""
+        raise NotImplementedError
 
     def __iter__(self) -> Iterator[list[Draw]]:
         step = self.start_step
@@ -89,6 +82,26 @@ class StepSampler(Sampler[list[Draw]]):
                 yield self.micro_batch(step, micro)
             step += 1
 
+
+class StepSampler(EndlessSampler):
+    """Batches of `batch_size` items; the next epoch's first items complete an epoch's last batch."""
+
+    def __init__(self, num_items: int, batch_size: int, **layout: int) -> None:
+        super().__init__(num_items, **layout)
+        if batch_size < 1:
+            raise UserError(f"The batch size is {batch_size}; give 1 or more.")
+        self.batch_size = batch_size
+        self._order: tuple[int, np.ndarray] | None = None
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Steps until every item was seen at least once."""
+        return -(-self.num_items // (self.batch_size * self.accumulation * self.world))
+
+    def _batch(self, number: int) -> list[Draw]:
+        first = number * self.batch_size
+        return [self._draw(position) for position in range(first, first + self.batch_size)]
+
     def _draw(self, position: int) -> Draw:
         epoch, place = divmod(position, self.num_items)
         if self._order is None or self._order[0] != epoch:
@@ -96,42 +109,23 @@ class StepSampler(Sampler[list[Draw]]):
         return Draw(int(self._order[1][place]), mix(self.seed, self.stream, position))
 
 
-class BucketSampler(Sampler[list[Draw]]):
-    """Endless batch sampler that fills batches of items of like length up to a budget, padding included.
+class BucketSampler(EndlessSampler):
+    """Fills batches with items of like length up to a budget, padding included.
 
     `lengths` and `budget` have the same unit (seconds, tokens). Items are sorted into `num_buckets` buckets
     of like length; a batch holds at most budget // longest-of-the-bucket items, so it never costs more than the
     budget. In an epoch every item comes exactly once and the number of batches is always the same, which makes a
-    start at any step immediate. Micro-batches are numbered as in StepSampler.
+    start at any step immediate.
     """
 
     def __init__(
-        self,
-        lengths: Sequence[float] | np.ndarray,
-        budget: float,
-        *,
-        num_buckets: int = 8,
-        accumulation: int = 1,
-        world: int = 1,
-        rank: int = 0,
-        seed: int = 0,
-        start_step: int = 0,
-        stream: int = 0,
+        self, lengths: Sequence[float] | np.ndarray, budget: float, *, num_buckets: int = 8, **layout: int
     ) -> None:
         sizes = np.asarray(lengths, dtype=np.float64)
-        _check_layout(len(sizes), accumulation, world, rank)
+        super().__init__(len(sizes), **layout)
         if num_buckets < 1:
             raise UserError(f"The number of length buckets is {num_buckets}; give 1 or more.")
-        if not (sizes > 0).all():
-            raise UserError("Every item needs a length above zero to be put into a length bucket.")
-        if sizes.max() > budget:
-            raise UserError(
-                f"The longest item is {sizes.max():g} long but a batch may hold {budget:g}; "
-                "raise the budget or set a maximal length."
-            )
-        self.num_items = len(sizes)
-        self.accumulation, self.world, self.rank = accumulation, world, rank
-        self.seed, self.start_step, self.stream = seed, start_step, stream
+        _check_lengths(sizes, budget)
         by_length = np.argsort(sizes, kind="stable")
         self.buckets = [part for part in np.array_split(by_length, num_buckets) if len(part)]
         self.batch_sizes = [int(budget // sizes[bucket[-1]]) for bucket in self.buckets]
@@ -147,9 +141,7 @@ class BucketSampler(Sampler[list[Draw]]):
         """Steps until every item was seen at least once."""
         return -(-self.batches_per_epoch // (self.accumulation * self.world))
 
-    def micro_batch(self, step: int, micro: int) -> list[Draw]:
-        """Micro-batch `micro` (0 … accumulation - 1) of `step` on this rank."""
-        number = (step * self.accumulation + micro) * self.world + self.rank
+    def _batch(self, number: int) -> list[Draw]:
         epoch, place = divmod(number, self.batches_per_epoch)
         if self._batches is None or self._batches[0] != epoch:
             self._batches = (epoch, self._epoch(epoch))
@@ -157,13 +149,6 @@ class BucketSampler(Sampler[list[Draw]]):
             Draw(int(index), mix(self.seed, self.stream, epoch * self.num_items + int(index)))
             for index in self._batches[1][place]
         ]
-
-    def __iter__(self) -> Iterator[list[Draw]]:
-        step = self.start_step
-        while True:
-            for micro in range(self.accumulation):
-                yield self.micro_batch(step, micro)
-            step += 1
 
     def _epoch(self, epoch: int) -> list[np.ndarray]:
         """All batches of an epoch: items shuffled within their bucket, then the batches shuffled."""
@@ -199,6 +184,42 @@ class EvaluationSampler(Sampler[list[Draw]]):
 
     def _starts(self) -> range:
         return range(self.rank * self.batch_size, self.num_items, self.world * self.batch_size)
+
+
+class BucketEvaluationSampler(Sampler[list[Draw]]):
+    """Batch sampler for validation by a budget: every item exactly once over the ranks, short ones first.
+
+    A batch holds as many neighbours in the order of length as the budget has room for, padding included. Batch
+    number b goes to rank b % world, and the seed of a draw is its index, as in EvaluationSampler.
+    """
+
+    def __init__(self, lengths: Sequence[float] | np.ndarray, budget: float, *, world: int = 1, rank: int = 0) -> None:
+        sizes = np.asarray(lengths, dtype=np.float64)
+        _check_layout(len(sizes), 1, world, rank)
+        _check_lengths(sizes, budget)
+        batches: list[list[int]] = [[]]
+        for index in np.argsort(sizes, kind="stable").tolist():
+            if (len(batches[-1]) + 1) * sizes[index] > budget:
+                batches.append([])
+            batches[-1].append(index)
+        self._batches = batches[rank::world]
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __iter__(self) -> Iterator[list[Draw]]:
+        for batch in self._batches:
+            yield [Draw(index, index) for index in batch]
+
+
+def _check_lengths(sizes: np.ndarray, budget: float) -> None:
+    if not (sizes > 0).all():
+        raise UserError("Every item needs a length above zero to be put into a length bucket.")
+    if sizes.max() > budget:
+        raise UserError(
+            f"The longest item is {sizes.max():g} long but a batch may hold {budget:g}; "
+            "raise the budget or set a maximal length."
+        )
 
 
 def _check_layout(num_items: int, accumulation: int, world: int, rank: int) -> None:

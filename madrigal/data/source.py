@@ -1,6 +1,6 @@
 """Where a recipe's recordings come from, and how they are cut."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -25,10 +25,11 @@ class AudioSource(BaseModel):
 
     def datasets(
         self,
-        sample_rate: int,
+        sample_rate: int | tuple[int, ...],
         *,
-        multiple_of: int,
+        multiple_of: int | tuple[int | None, ...],
         channels: int,
+        fields: Sequence[str] = (),
         prepared_in: Path,
         anew: bool = False,
         say: Say | None = None,
@@ -38,7 +39,8 @@ class AudioSource(BaseModel):
         A plain folder is prepared first: its manifest and its rejected files lie in `prepared_in`, and stay the same
         from then on unless it is to be done `anew`.
         """
-        length = None if self.max_length_seconds is None else int(self.max_length_seconds * sample_rate)
+        first = sample_rate[0] if isinstance(sample_rate, tuple) else sample_rate
+        length = None if self.max_length_seconds is None else int(self.max_length_seconds * first)
 
         def dataset(path: Path, name: str, gain_db: tuple[float, float]) -> SoundDataset:
             return SoundDataset(
@@ -48,6 +50,7 @@ class AudioSource(BaseModel):
                 seq_len_multiple_of=multiple_of,
                 channels=channels,
                 gain_db=gain_db,
+                fields=fields,
                 rejected_path=prepared_in / name / "rejected.jsonl",
             )
 

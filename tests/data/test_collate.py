@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from madrigal.data.collate import collate, mask_from_lengths
+from madrigal.data.tokens import PAD
 from madrigal.errors import UserError
 
 
@@ -73,3 +74,33 @@ def test_what_does_not_fit_gets_one_sentence(items, words):
 def test_mask_from_lengths():
     mask = mask_from_lengths(torch.tensor([0, 2, 3]), 3)
     assert mask.tolist() == [[False] * 3, [True, True, False], [True] * 3]
+
+
+def test_tokens_are_padded_with_pad_and_lengths_say_where():
+    items = [{"semantic": torch.arange(n), "acoustic": np.ones((2 * n, 3), np.int64)} for n in (3, 1)]
+    batch = collate(items)
+    assert batch["semantic"].tolist() == [[0, 1, 2], [0, PAD, PAD]]
+    assert batch["semantic_lengths"].tolist() == [3, 1]
+    assert batch["acoustic"].shape == (2, 6, 3)
+    assert (batch["acoustic"][1, 2:] == PAD).all()
+    assert batch["acoustic_lengths"].dtype == batch["semantic"].dtype == torch.int64
+    assert PAD == -1
+
+
+def test_flags_become_a_bool_tensor():
+    batch = collate([{"reaches_end": True}, {"reaches_end": False}])
+    assert batch["reaches_end"].dtype == torch.bool
+    assert batch["reaches_end"].tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([torch.ones(3)], "whole numbers"),
+        ([torch.ones(1, 2, 3).long()], "whole numbers"),
+        ([torch.ones(2, 3).long(), torch.ones(2, 4).long()], "quantizers"),
+    ],
+)
+def test_tokens_that_do_not_fit_get_one_sentence(rows, words):
+    with pytest.raises(UserError, match=words):
+        collate([{"acoustic": row} for row in rows])

@@ -205,3 +205,28 @@ def test_bad_arguments_get_one_sentence(folder, options, words):
     with pytest.raises(UserError, match=words) as caught:
         SoundDataset(**{"folder": folder, "target_sample_hz": 16000, **options})
     assert "\n" not in str(caught.value)
+
+
+def test_AM15_reaches_end_is_true_only_at_the_true_end_and_is_seen_often_enough(folder):
+    dataset = SoundDataset(folder, 16000, max_length=8000, seq_len_multiple_of=320, fields=("reaches_end",))
+    whole = read(folder / "long.wav", sample_rate=16000)
+    ends = []
+    for seed in range(100):
+        item = dataset.draw(1, rng(seed))
+        ends.append(item["reaches_end"])
+        tail = torch.allclose(item["audio"][:, -320:], whole[:, -320:], atol=1e-4)
+        assert tail <= item["reaches_end"]
+        assert item["audio"].shape == (1, 8000 // 320 * 320)
+    # Cut into pieces of half a second, one of four would hold the end; by chance alone it would be one of 24,000.
+    assert 0.15 < np.mean(ends) < 0.4
+    assert all(isinstance(end, bool) for end in ends)
+    assert dataset.draw(0, rng())["reaches_end"] is True
+    first = SoundDataset(folder, 16000, max_length=8000, random_crop=False, fields=("reaches_end",))
+    assert first.draw(1, rng())["reaches_end"] is False
+    assert SoundDataset(folder, (16000, 24000), fields=("reaches_end",))[1]["reaches_end"] is True
+
+
+def test_asking_for_no_ends_changes_no_crop(folder):
+    plain = SoundDataset(folder, 16000, max_length=8000)
+    with_text = SoundDataset(folder, 16000, max_length=8000, fields=("text",))
+    assert all(torch.equal(plain.draw(1, rng(s))["audio"], with_text.draw(1, rng(s))["audio"]) for s in range(5))
