@@ -55,6 +55,8 @@ def write_checkpoint(
         whole["checksum"] = _own_checksum(whole)
         (partial / STATE).write_text(json.dumps(whole, indent=2) + "\n")
         for path in partial.iterdir():
+            # Tensors are written for their owner alone; others may read them where the umask lets them.
+            shutil.copymode(partial / STATE, path)
             _sync(path)
         _sync(partial)
         if target.exists():

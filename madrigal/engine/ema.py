@@ -6,6 +6,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from madrigal.engine.plan import Plan
+
 
 class ExponentialMovingAverage:
     """Averages parameters and copies buffers (counts and other bookkeeping) of one or more modules.
@@ -71,6 +73,21 @@ class ExponentialMovingAverage:
             for name, tensor in own.items():
                 # The storages trade places, so nothing is rounded and nothing is copied.
                 tensor.data, held[name] = held[name], tensor.data
+
+
+def average_by(
+    plan: Plan, modules: dict[str, nn.Module], *, without: Sequence[nn.Module] = ()
+) -> ExponentialMovingAverage | None:
+    """The average that a plan asks for."""
+    if not plan.use_ema:
+        return None
+    return ExponentialMovingAverage(
+        modules,
+        without=without,
+        beta=plan.ema_beta,
+        update_after_step=plan.ema_update_after_step,
+        update_every=plan.ema_update_every,
+    )
 
 
 def _named(

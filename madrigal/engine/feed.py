@@ -14,8 +14,9 @@ from torch.utils.data import Dataset, Subset
 
 from madrigal.data.collate import collate
 from madrigal.data.loader import make_loader
-from madrigal.data.sampler import EvaluationSampler, StepSampler
+from madrigal.data.sampler import BucketEvaluationSampler, BucketSampler, EvaluationSampler, StepSampler
 from madrigal.data.split import split
+from madrigal.engine.budget import budget_of
 from madrigal.engine.distribution import Ranks
 from madrigal.engine.plan import Plan
 from madrigal.engine.randomness import kept_randomness, seed_everything, seed_for
@@ -36,7 +37,11 @@ class Feed(Protocol):
 
 
 class DatasetFeed:
-    """A dataset in an order of ours; a stream has an order of its own."""
+    """A dataset in an order of ours; a stream has an order of its own.
+
+    A micro-batch holds the plan's `batch_size` items, or as many of like length as its budget of seconds or tokens has
+    room for.
+    """
 
     def __init__(
         self, dataset: Dataset[Any], plan: Plan, ranks: Ranks, *, stream: int = 0, collate: Collate = collate
@@ -44,6 +49,7 @@ class DatasetFeed:
         self.size = len(dataset)  # type: ignore[arg-type]
         self._dataset, self._plan, self._ranks, self._stream = dataset, plan, ranks, stream
         self._collate = collate
+        self._budget = budget_of(plan, dataset)
         self._next: int | None = None
         self._iterator: Iterator[Batch] = iter(())
 
@@ -60,19 +66,23 @@ class DatasetFeed:
         iterator = self._start(step, 0, 1, 0, accumulation=count)
         return [to_device(next(iterator), self._ranks.device) for _ in range(count)]
 
+    @property
+    def epoch(self) -> float:
+        """Micro-batches, over all ranks, that go once through the data."""
+        sampler = self._sampler()
+        return sampler.batches_per_epoch if isinstance(sampler, BucketSampler) else self.size / sampler.batch_size
+
+    def _sampler(self, **layout: int) -> StepSampler | BucketSampler:
+        options: Any = {"seed": self._plan.seed, "stream": self._stream, **layout}
+        if self._budget is not None:
+            return BucketSampler(self._budget.lengths, self._budget.size, **options)
+        return StepSampler(self.size, self._plan.batch_size, **options)
+
     def _start(
         self, step: int, rank: int, world: int, workers: int, accumulation: int | None = None
     ) -> Iterator[Batch]:
-        sampler = StepSampler(
-            self.size,
-            self._plan.batch_size,
-            accumulation=accumulation or self._plan.grad_accum_every,
-            world=world,
-            rank=rank,
-            seed=self._plan.seed,
-            start_step=step,
-            stream=self._stream,
-        )
+        accumulation = accumulation or self._plan.grad_accum_every
+        sampler = self._sampler(accumulation=accumulation, world=world, rank=rank, start_step=step)
         pin = self._ranks.device.type == "cuda"
         return iter(make_loader(self._dataset, sampler, num_workers=workers, collate=self._collate, pin_memory=pin))
 
@@ -135,6 +145,10 @@ def as_batch(batch: Any) -> Batch:
     )
 
 
+def batch_size(batch: Batch) -> int:
+    return len(next(iter(batch.values())))
+
+
 def to_device(batch: Batch, device: torch.device) -> Batch:
     return {
         key: value.to(device, non_blocking=True) if isinstance(value, torch.Tensor) else value
@@ -165,14 +179,20 @@ class TrainingData:
             # What is held out is seen as it is, without the augmentation that training asks for.
             held_out = dataset.for_evaluation() if hasattr(dataset, "for_evaluation") else dataset
             dataset, val_dataset = Subset(dataset, train), Subset(held_out, valid)
-        if dataset is not None and len(dataset) < plan.batch_size:
+        by_budget = plan.seconds_per_batch is not None or plan.tokens_per_batch is not None
+        if dataset is None and by_budget:
+            raise UserError("A train_dataloader makes its own batches: leave out seconds_per_batch, tokens_per_batch.")
+        if dataset is not None and not by_budget and len(dataset) < plan.batch_size:
             raise UserError(
                 f"The training set holds {len(dataset)} items, fewer than batch_size {plan.batch_size}: "
                 "lower batch_size, add data, or lower valid_frac."
             )
         self.train, self.train_is_loader = (train_dataloader, True) if dataset is None else (dataset, False)
         self.valid, self.valid_is_loader = (val_dataloader, True) if val_dataset is None else (val_dataset, False)
+        self._valid_budget = None if val_dataset is None else budget_of(plan, val_dataset)
         self._feeds: dict[str, Feed] = {}
+        if by_budget:
+            self.feed("all turns")  # a budget that cannot hold the data is told now, not at the first step
 
     def feed(self, stream: str) -> Feed:
         """The feed of one stream; each stream goes through the data in an order of its own."""
@@ -194,7 +214,8 @@ class TrainingData:
         if self._plan.num_train_steps is not None:
             return self._plan.num_train_steps
         assert self._plan.num_train_epochs is not None
-        micro_batches = len(self.train) / (1 if self.train_is_loader else self._plan.batch_size)
+        first = self.feed("all turns")
+        micro_batches = first.epoch if isinstance(first, DatasetFeed) else len(self.train)
         per_step = self._plan.grad_accum_every * self._ranks.world
         return max(1, round(self._plan.num_train_epochs * micro_batches / per_step))
 
@@ -202,10 +223,12 @@ class TrainingData:
         """The whole validation set once, this rank's share of it; the same crops every time."""
         if self.valid is None:
             return iter(())
-        sampler = None
-        if not self.valid_is_loader:
-            size, world, rank = len(self.valid), self._ranks.world, self._ranks.rank
-            sampler = EvaluationSampler(size, self._plan.batch_size, world=world, rank=rank)
+        sampler: Any = None
+        share = {"world": self._ranks.world, "rank": self._ranks.rank}
+        if self._valid_budget is not None:
+            sampler = BucketEvaluationSampler(self._valid_budget.lengths, self._valid_budget.size, **share)
+        elif not self.valid_is_loader:
+            sampler = EvaluationSampler(len(self.valid), self._plan.batch_size, **share)
         return self._evaluation_batches(self.valid, sampler)
 
     def sample_batch(self) -> Batch | None:

@@ -1,6 +1,7 @@
 """Counting the multiplications and additions of whatever runs inside a block, backward included."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -26,3 +27,14 @@ class CountFlops(TorchDispatchMode):
         if count is not None:
             self.total += count(*args, **kwargs, out_val=result)
         return result
+
+
+@contextmanager
+def counting_flops(counted: dict[str, int], kind: str | None) -> Iterator[None]:
+    """Note what the block takes in `counted[kind]`, the first time; None stands for what is not to be counted."""
+    if kind is None or kind in counted:
+        yield
+        return
+    with CountFlops() as counter:
+        yield
+    counted[kind] = counter.total

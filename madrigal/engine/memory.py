@@ -1,5 +1,6 @@
-"""Recomputing activations in backward instead of keeping them."""
+"""What is done to a model's blocks before training: compiled, or their activations recomputed in backward."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -17,3 +18,12 @@ def recompute_in_backward(block: nn.Module) -> None:
         return checkpoint(forward, *args, use_reentrant=False, **kwargs)
 
     block.forward = recomputed
+
+
+def prepare_blocks(blocks: Sequence[nn.Module], *, recompute: bool, compile: bool) -> None:
+    """Make the blocks spare memory, time, or both."""
+    for block in blocks:
+        if recompute:
+            recompute_in_backward(block)
+        if compile:
+            block.compile()

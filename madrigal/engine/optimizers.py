@@ -56,10 +56,10 @@ def build_optimizer(
 ) -> torch.optim.Optimizer:
     """An optimizer over named parameters, in their given order.
 
-    `auto` is Adam without decay and AdamW with it. One-dimensional parameters (gains, biases) never decay.
+    `auto` is Adam without decay and AdamW with it. What decays is decided by `decays`.
     """
-    decayed = [p for p in parameters.values() if p.ndim >= 2]
-    plain = [p for p in parameters.values() if p.ndim < 2]
+    decayed = [p for name, p in parameters.items() if decays(name, p)]
+    plain = [p for name, p in parameters.items() if not decays(name, p)]
     groups = [{"params": params, "weight_decay": decay} for params, decay in ((decayed, wd), (plain, 0.0)) if params]
     if name == "lion":
         return Lion(groups, lr=lr, betas=betas)
@@ -68,6 +68,26 @@ def build_optimizer(
     adamw = name == "adamw" or (name == "auto" and wd > 0)
     kind = torch.optim.AdamW if adamw else torch.optim.Adam
     return kind(groups, lr=lr, betas=betas, eps=eps, fused=fused)
+
+
+_NEVER_DECAY = {"bias", "scale", "shift", "gain", "gamma", "beta", "alpha", "temperature", "norm"}
+
+
+def decays(name: str, parameter: nn.Parameter) -> bool:
+    """Matrices, kernels and tables decay; biases, norms, scales and single vectors never do.
+
+    By what a parameter is, not by how it is stored: the bias of a complex convolution is a pair, and a scale for each
+    of two cases is a table.
+    """
+    *owners, own = [part for part in name.split(".") if not part.isdigit()]
+    if _words(own) & _NEVER_DECAY or (owners and "norm" in _words(owners[-1])):
+        return False
+    # A layer's `weight` with one output is a matrix still; a vector of another name may have a batch of one.
+    return parameter.ndim - (0 if own == "weight" else parameter.shape.count(1)) >= 2
+
+
+def _words(part: str) -> set[str]:
+    return {word.removesuffix("s") if word != "bias" else word for word in part.lower().split("_")}
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer, parameters: dict[str, nn.Parameter]) -> dict[str, Tensor]:

@@ -14,7 +14,8 @@ class Plan(BaseModel):
     """Keyword arguments of every trainer, keys of every recipe's `plan`, overrides on the command line.
 
     Length is `num_train_steps` or `num_train_epochs`; one step sees `batch_size * grad_accum_every` items on
-    each process.
+    each process. With `seconds_per_batch` or `tokens_per_batch` a micro-batch holds as many items of like length as
+    fit, padding included, and `batch_size` means nothing.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, allow_inf_nan=False)
@@ -22,6 +23,8 @@ class Plan(BaseModel):
     num_train_steps: int | None = Field(None, ge=1, description="steps to train in all")
     num_train_epochs: float | None = Field(None, gt=0, description="or: times to go through the data")
     batch_size: int = Field(4, ge=1, description="items in a micro-batch of one process")
+    seconds_per_batch: float | None = Field(None, gt=0, description="or: seconds of sound in it, in like lengths")
+    tokens_per_batch: int | None = Field(None, ge=1, description="or: tokens in it, in like lengths")
     grad_accum_every: int = Field(1, ge=1, description="micro-batches in a step")
     seed: int = Field(0, ge=0, description="order, crops, dropout and noise follow from it")
 
@@ -35,7 +38,7 @@ class Plan(BaseModel):
     )
     scheduler_kwargs: dict[str, Any] = Field(default_factory=dict, description="for a torch scheduler class")
     optimizer: OptimizerName = Field("auto", description="adam, adamw, lion; auto: adamw where wd is set")
-    wd: float = Field(0.0, ge=0, description="weight decay; never on one-dimensional parameters")
+    wd: float = Field(0.0, ge=0, description="weight decay; never on biases, norms, scales")
     betas: tuple[float, float] = Field((0.9, 0.99), description="of the optimizer")
     max_grad_norm: float | None = Field(0.5, gt=0, description="clip norm of a turn's own parameters")
     max_skipped_steps: int = Field(10, ge=1, description="stop after so many non-finite steps in a row")
@@ -67,6 +70,12 @@ class Plan(BaseModel):
     def _has_one_length(self) -> "Plan":
         if (self.num_train_steps is None) == (self.num_train_epochs is None):
             raise ValueError("give either num_train_steps or num_train_epochs")
+        return self
+
+    @model_validator(mode="after")
+    def _has_one_budget(self) -> "Plan":
+        if self.seconds_per_batch is not None and self.tokens_per_batch is not None:
+            raise ValueError("give either seconds_per_batch or tokens_per_batch")
         return self
 
     def recorded(self) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Models that rebuild themselves from a folder, a run or a hub name."""
 
 import json
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -71,6 +72,8 @@ class Pretrained:
             with tempfile.TemporaryDirectory(dir=folder, prefix=".partial-") as partial:
                 Path(partial, "config.json").write_text(self.config.model_dump_json(indent=2) + "\n")
                 save_file(weights, Path(partial, "model.safetensors"))
+                # It is written for its owner alone; others may read it where the umask lets them.
+                shutil.copymode(Path(partial, "config.json"), Path(partial, "model.safetensors"))
                 for file in sorted(Path(partial).iterdir()):
                     file.replace(folder / file.name)
         except (OSError, SafetensorError) as error:
@@ -110,6 +113,8 @@ def locate(name: str | Path) -> Path:
         return path
     if (path / "checkpoints").is_dir():
         return RunFolder(path).checkpoint("best")
+    if parts := sorted(recipe.parent for recipe in path.glob("*/recipe.yaml")):
+        raise UserError(f"{path} holds several runs: name one of them, {' or '.join(map(str, parts))}.")
     if path.is_dir():
         raise UserError(f"{path} is neither an exported model, nor a checkpoint, nor a run folder.")
     shipped = SHIPPED / str(name)

@@ -109,12 +109,7 @@ def explain(error: ValidationError, kind: type[BaseModel], where: str) -> str:
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"] if not str(part).startswith(("function", "literal")))
     if first["type"] == "extra_forbidden":
-        *parents, last = first["loc"]
-        fields = _fields_below(kind, parents)
-        near = difflib.get_close_matches(str(last), fields, n=1)
-        nearest = ".".join(map(str, [*parents, *near]))
-        hint = f"did you mean {nearest}?" if near else f"the keys are {', '.join(fields)}."
-        return f"{where} has no key {key!r}; {hint}"
+        return f"{where} has no key {key!r}; {_nearest(kind, first['loc'])}"
     if first["type"] == "missing":
         return f"{where} has no {key}, and needs one."
     message = first["msg"].removeprefix("Value error, ").rstrip(".")
@@ -123,11 +118,26 @@ def explain(error: ValidationError, kind: type[BaseModel], where: str) -> str:
     return f"{where}: {key} is {first['input']!r}; {message[0].lower()}{message[1:]}."
 
 
-def _fields_below(kind: type[BaseModel], parents: Sequence[int | str]) -> list[str]:
-    """The keys of the config that lies at `parents` in `kind`."""
+def _nearest(kind: type[BaseModel], place: Sequence[int | str]) -> str:
+    """What may have been meant by the unknown key at `place`: a key beside it, or one a level below."""
+    *parents, last = map(str, place)
     for parent in parents:
-        field = kind.model_fields.get(str(parent))
-        if field is None or not (isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)):
-            break
-        kind = field.annotation
-    return sorted(kind.model_fields)
+        kind = _config_at(kind, parent) or kind
+    beside = sorted(kind.model_fields)
+    below = {
+        name: f"{section}.{name}"
+        for section in kind.model_fields
+        if (config := _config_at(kind, section)) is not None
+        for name in config.model_fields
+    }
+    # A key that is right but for its section is meant before one that only looks alike.
+    near = [below[last]] if last in below else difflib.get_close_matches(last, beside, n=1)
+    near = near or [below[name] for name in difflib.get_close_matches(last, below, n=1)]
+    return f"did you mean {'.'.join([*parents, *near])}?" if near else f"the keys are {', '.join(beside)}."
+
+
+def _config_at(kind: type[BaseModel], key: str) -> type[BaseModel] | None:
+    """The config that lies at `key` in `kind`, where one does."""
+    field = kind.model_fields.get(key)
+    found: Any = None if field is None else field.annotation
+    return found if isinstance(found, type) and issubclass(found, BaseModel) else None

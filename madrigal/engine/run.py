@@ -2,6 +2,7 @@
 
 runs/NAME/
   recipe.yaml        resolved: the run can be repeated from it alone
+  recipe.step-….yaml what it was up to that step, where the run was resumed with another
   environment.json   versions and machine
   metrics.jsonl      one line a logged step
   samples/step-…/    things to hear, look at or read
@@ -9,6 +10,7 @@ runs/NAME/
 """
 
 import json
+import math
 import os
 import shutil
 import time
@@ -64,19 +66,26 @@ class RunFolder:
             for part in (self.checkpoints, self.samples):
                 if part.exists():
                     shutil.rmtree(part)
-            for file in (self.metrics, self.recipe):
+            for file in (self.metrics, self.recipe, *self.path.glob("recipe.step-*.yaml")):
                 file.unlink(missing_ok=True)
             self.checkpoints.mkdir()
 
-    def write_recipe(self, recipe: dict[str, Any], environment: dict[str, Any]) -> None:
-        _replace(self.recipe, yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True))
+    def write_recipe(
+        self, recipe: dict[str, Any], environment: dict[str, Any], *, former: tuple[int, dict[str, Any]] | None = None
+    ) -> None:
+        """Write what the run is made by; `former` is what it was made by up to a step, and stays beside it."""
+        if former is not None:
+            step, old = former
+            _replace(self.path / f"recipe.{checkpoint_name(step)}.yaml", _as_yaml(old))
+        _replace(self.recipe, _as_yaml(recipe))
         _replace(self.path / "environment.json", json.dumps(environment, indent=2) + "\n")
 
     def log(self, step: int, values: dict[str, float]) -> None:
-        """Append one line to `metrics.jsonl`."""
-        line = {"step": step, "time": round(time.time(), 3), **values}
+        """Append one line to `metrics.jsonl`; what is no finite number is null there, as JSON knows no other word."""
+        figures = {name: value if math.isfinite(value) else None for name, value in values.items()}
+        line = {"step": step, "time": round(time.time(), 3), **figures}
         with writing(self.metrics), self.metrics.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+            file.write(json.dumps(line, allow_nan=False) + "\n")
 
     def last_figures(self) -> dict[str, Any]:
         """The last whole line of `metrics.jsonl`; a killed process may have left half a line after it."""
@@ -135,10 +144,14 @@ def _replace(path: Path, text: str) -> None:
         partial.unlink(missing_ok=True)
 
 
+def _as_yaml(recipe: dict[str, Any]) -> str:
+    return yaml.safe_dump(recipe, sort_keys=False, allow_unicode=True)
+
+
 def _figures(line: str) -> dict[str, Any] | None:
     """A line of `metrics.jsonl`; None for one that a killed process cut short."""
     with suppress(ValueError):
-        figures = json.loads(line)
+        figures = json.loads(line, parse_constant=lambda _: None)
         if isinstance(figures, dict) and isinstance(figures.get("step"), int):
             return figures
     return None

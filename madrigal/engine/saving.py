@@ -1,5 +1,6 @@
 """What of a trainer goes into a checkpoint, and how it comes back."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -7,6 +8,7 @@ from torch import Tensor
 
 from madrigal import __version__
 from madrigal.engine import checkpoint as ckpt
+from madrigal.engine.changes import UNSET, changes
 from madrigal.errors import UserError
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ def save_trainer(trainer: "Trainer", folder: Path) -> None:
         "step": trainer.step,
         "system": trainer.system,
         "version": __version__,
+        "world": trainer.ranks.world,
         "best": trainer.best,
         "recipe": trainer.recipe,
         "turns": {turn.name: turn.state_dict() for turn in trainer.turn_states},
@@ -66,6 +69,14 @@ def _saved_state(trainer: "Trainer") -> dict[str, Any]:
     return {name: t.detach().clone() for name, t in state.items() if id(t) not in left_out}
 
 
+def _other_option(trainer: "Trainer", folder: Path) -> str:
+    """The options of the model that are not those of the checkpoint: a person chose these, not the tensors' names."""
+    changed = changes(json.loads((folder / "config.json").read_text()), trainer.model_config())
+    # An option that is newer than the checkpoint is to blame only when no other is.
+    changed = {key: pair for key, pair in changed.items() if UNSET not in pair} or changed
+    return ", ".join(f"model.{key} is {old} there and {new} here" for key, (old, new) in changed.items())
+
+
 def _load_weights(trainer: "Trainer", weights: dict[str, Tensor], folder: Path) -> None:
     own = _saved_state(trainer)
     shapes = {name: tensor.shape for name, tensor in own.items()}
@@ -73,7 +84,7 @@ def _load_weights(trainer: "Trainer", weights: dict[str, Tensor], folder: Path) 
     if shapes != given:
         wrong = next(name for name in [*shapes, *given] if shapes.get(name) != given.get(name))
         raise UserError(
-            f"The checkpoint {folder} does not fit this model: {wrong} differs; "
+            f"The checkpoint {folder} does not fit this model: {_other_option(trainer, folder) or f'{wrong} differs'}; "
             "use the recipe.yaml that lies in its run folder."
         )
     trainer.model.load_state_dict(weights, strict=False)

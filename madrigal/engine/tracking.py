@@ -58,6 +58,24 @@ def with_precision_of(accelerator: Accelerator, plan: Plan) -> Plan:
     return plan.model_copy(update={"mixed_precision": launched})
 
 
+def unused_settings(accelerator: Accelerator, plan: Plan, *, given: bool, options: dict[str, Any] | None) -> list[str]:
+    """A line for each setting that does nothing: `given` says that the user brought the Accelerator himself."""
+    lines = []
+    accumulation = accelerator.gradient_accumulation_steps
+    if accumulation not in (1, plan.grad_accum_every):
+        lines.append(
+            f"Accelerate's gradient_accumulation_steps {accumulation} is not used: "
+            f"plan.grad_accum_every {plan.grad_accum_every} counts"
+        )
+    missing = set(plan.log_with) - {str(tracker) for tracker in accelerator.log_with} - {"all"}
+    if given and missing:
+        names = ", ".join(sorted(missing))
+        lines.append(f"plan.log_with {names} is not used: the given Accelerator has trackers of its own")
+    if given and options:
+        lines.append(f"accelerate_kwargs {', '.join(options)} are not used: the given Accelerator is made already")
+    return lines
+
+
 class Tracking:
     """Starts the Accelerator's trackers once, feeds them, and closes them."""
 

@@ -39,6 +39,9 @@ QUICK = (
 )
 # 16 kHz by a hop of 320, codebooks of 16: one, two and three of them.
 RATES = ("0.2", "0.4", "0.6")
+# What is in the workshop: a trained codec, and its checkpoints.
+CODEC = ("--codec", "runs/codec", "--kbps", RATES[1])
+NEWEST, BEFORE = Path("runs/codec/checkpoints/step-00000004"), Path("runs/codec/checkpoints/step-00000002")
 
 
 @dataclass(frozen=True)

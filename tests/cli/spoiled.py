@@ -84,3 +84,10 @@ def spoil(folder: Path, *names: str) -> list[Path]:
     for name in names or SPOILED:
         SPOILED[name][1](folder / name)
     return [folder / name for name in names or SPOILED]
+
+
+def flip(path: Path, position: int, bit: int = 0) -> None:
+    """Change one bit of a file; a negative position counts from its end."""
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1 << bit
+    path.write_bytes(data)

@@ -17,10 +17,9 @@ import yaml
 from shell import RATES, RECIPE, contents, done, madrigal, train
 from spoiled import RATE, spoil, voice
 
+from madrigal.cli import VERBS
 from madrigal.errors import UserError
 from madrigal.soundstream.codec import SoundStream
-
-VERBS = ("prepare", "train", "compress", "decompress", "evaluate", "export", "runs", "demo")
 
 
 def environment() -> dict[str, str]:
@@ -145,6 +144,24 @@ def test_resume_goes_on_to_the_weights_of_an_unbroken_run(here: Path) -> None:
         assert ends[0][part] == ends[1][part]
 
 
+def test_resume_with_another_seed_and_batch_says_so_and_keeps_the_old_recipe(here: Path) -> None:
+    before = Path("runs/codec/recipe.yaml").read_text()
+    said = done(
+        "train", "plan.num_train_steps=5", "plan.seed=7", "plan.batch_size=1", "--resume", "--run", "runs/codec"
+    )
+    assert "Not as before: plan.num_train_steps 4 -> 5, plan.batch_size 2 -> 1, plan.seed 0 -> 7\n" in said.err
+    assert Path("runs/codec/recipe.step-00000004.yaml").read_text() == before
+    assert "seed: 7" in Path("runs/codec/recipe.yaml").read_text()
+    assert len(done("runs", "--json").json) == 2
+
+
+def test_train_by_a_budget_of_seconds(here: Path) -> None:
+    soundfile.write("recordings/long.wav", voice(2.0), RATE)
+    words = ("data.max_length_seconds=null", "plan.seconds_per_batch=2.5", "plan.valid_frac=0.3")
+    done(*train(*words, "plan.num_train_steps=null", "plan.num_train_epochs=1"))
+    assert yaml.safe_load(Path("runs/new/recipe.yaml").read_text())["plan"]["seconds_per_batch"] == 2.5
+
+
 def test_resume_of_a_run_that_never_began_begins_it(here: Path) -> None:
     said = done(*train(options="--resume"))
     assert "starting at step 0" in said.err
@@ -200,6 +217,17 @@ def test_export_gives_what_the_run_gives(here: Path) -> None:
     done("export", "runs/codec/checkpoints/step-00000002", "new/earlier")
 
 
+def test_an_exported_model_may_be_read_by_whom_the_umask_lets(here: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        done("export", "runs/codec", "new")
+    finally:
+        os.umask(before)
+    assert {oct(path.stat().st_mode & 0o777) for path in Path("new").iterdir()} == {"0o640"}
+    checkpoint = Path("runs/codec/checkpoints/step-00000004")
+    assert {oct(path.stat().st_mode & 0o777) for path in checkpoint.iterdir()} == {oct(0o666 & ~before)}
+
+
 # compress and decompress
 
 
@@ -251,6 +279,18 @@ def test_evaluate_writes_a_report(here: Path, monkeypatch: pytest.MonkeyPatch) -
     assert {path.name for path in folder.iterdir()} >= {"report.html", "report.json", "spectrograms.png"}
     report = json.loads((folder / "report.json").read_text())
     assert report["utterances"] == 1
+
+
+def test_the_table_of_an_evaluation_is_not_cut_where_it_is_piped(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("madrigal.judge.pool.processors", lambda: 0)
+    Path("runs/codec").rename("runs/a-codec-with-a-rather-long-name")
+    said = done("evaluate", "runs/a-codec-with-a-rather-long-name", "--kbps", "0.2", "--limit", "1", "--no-opus")
+    (row,) = [line for line in said.out.splitlines() if "Madrigal a-codec-with-a-rather-long-name 0.2 kbps" in line]
+    report = json.loads(Path("runs/a-codec-with-a-rather-long-name/evaluation/report.json").read_text())
+    metrics = report["systems"][1]["metrics"]
+    assert len(metrics) > 3
+    assert f"{metrics['si_sdr']['mean']:.1f}" in row
+    assert "…" not in said.out
 
 
 def test_evaluate_on_other_recordings_without_a_recogniser(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

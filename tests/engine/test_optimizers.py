@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from toys import RegressionTrainer, assert_identical, make, whole_state
 
-from madrigal.engine.optimizers import Lion, build_optimizer, load_optimizer_state, optimizer_state
+from madrigal.engine.optimizers import Lion, build_optimizer, decays, load_optimizer_state, optimizer_state
 from madrigal.errors import UserError
 
 LR, WD = 0.1, 0.5
@@ -52,6 +52,35 @@ def test_one_dimensional_parameters_never_decay(name: str) -> None:
     assert torch.equal(decayed["scale"], plain["scale"])
     expected = plain["weight"] - LR * WD * parameters()["weight"]
     assert torch.allclose(decayed["weight"], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "expected"),
+    [
+        ("encoder.layers.0.weight", (4, 3, 7), True),
+        ("critic.2.weight", (1, 8), True),
+        ("embedding.weight", (10, 4), True),
+        ("quantizer.narrow", (2, 1, 8, 4), True),
+        ("discriminators.scale_2.layers.0.weight", (4, 1, 7), True),
+        ("norm.to_scale.weight", (4, 4), True),
+        ("encoder.layers.0.bias", (4,), False),
+        ("complex.bias", (2, 4, 1, 1), False),
+        ("encoder_film.scale", (2, 4), False),
+        ("encoder_film.shift", (2, 4), False),
+        ("attention.qk_scales", (8, 64), False),
+        ("attention.query_norm.weight", (8, 64), False),
+        ("norms.0.weight", (3, 4), False),
+        ("start", (1, 1, 4), False),
+        ("layer.parametrizations.weight.original0", (4, 1, 1), False),
+        ("temperature", (), False),
+    ],
+)
+def test_what_decays_is_decided_by_role_and_not_by_shape(name: str, shape: tuple[int, ...], expected: bool) -> None:
+    parameter = nn.Parameter(torch.ones(shape))
+    assert decays(name, parameter) is expected
+    parameter.grad = torch.zeros(shape)
+    build_optimizer({name: parameter}, name="adamw", lr=LR, wd=WD).step()
+    assert torch.equal(parameter, torch.full(shape, 1 - LR * WD if expected else 1.0))
 
 
 def test_adam_is_what_the_paper_says() -> None:

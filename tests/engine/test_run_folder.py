@@ -54,6 +54,27 @@ def test_metrics_have_a_line_for_every_step_and_one_for_each_validation(run: Pat
     assert "items/s" in lines[-2]
 
 
+def test_metrics_stay_json_when_a_figure_is_no_number(tmp_path: Path) -> None:
+    def no_word_of_json(word: str) -> None:
+        raise AssertionError(f"{word} is not JSON")
+
+    trainer = make(RegressionTrainer, tmp_path / "run", num_train_steps=3, best_metric="valid/mse")
+    trainer.poison = {1: float("nan"), 3: float("inf")}  # the second: in the validation after the last step
+    trainer.train()
+    text = (tmp_path / "run" / "metrics.jsonl").read_text()
+    lines = [json.loads(line, parse_constant=no_word_of_json) for line in text.splitlines()]
+    assert [line["loss"] is None for line in lines if "loss" in line] == [False, True, False]
+    assert lines[-1]["valid/mse"] is None
+    (row,) = summaries(tmp_path)
+    assert row["figures"]["valid/mse"] is None
+
+
+def test_figures_of_an_older_file_that_are_no_numbers_are_none(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    run.metrics.write_text('{"step": 1, "loss": NaN, "valid/mse": -Infinity, "lr": 0.1}\n')
+    assert run.last_figures() == {"step": 1, "loss": None, "valid/mse": None, "lr": 0.1}
+
+
 def test_metrics_may_be_sparser_but_never_miss_the_last_step(tmp_path: Path) -> None:
     make(RegressionTrainer, tmp_path, num_train_steps=7, log_losses_every=3).train()
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]

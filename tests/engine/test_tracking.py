@@ -95,6 +95,25 @@ def test_a_tracker_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: p
         make(RegressionTrainer, tmp_path, log_with=("tensorboard",))
 
 
+def test_settings_beside_a_given_accelerator_that_do_nothing_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=4)
+    options = {"log_with": ("tensorboard",), "accelerate_kwargs": {"step_scheduler_with_optimizer": False}}
+    make(RegressionTrainer, tmp_path, accelerator=accelerator, grad_accum_every=2, **options)
+    assert capsys.readouterr().err.splitlines() == [
+        "Accelerate's gradient_accumulation_steps 4 is not used: plan.grad_accum_every 2 counts",
+        "plan.log_with tensorboard is not used: the given Accelerator has trackers of its own",
+        "accelerate_kwargs step_scheduler_with_optimizer are not used: the given Accelerator is made already",
+    ]
+
+
+def test_settings_that_agree_need_no_word(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2, log_with="tensorboard", project_dir=tmp_path)
+    make(RegressionTrainer, tmp_path, accelerator=accelerator, grad_accum_every=2, log_with=("tensorboard",))
+    assert capsys.readouterr().err == ""
+
+
 def test_without_trackers_nothing_but_the_run_folder_is_written(tmp_path: Path) -> None:
     make(RegressionTrainer, tmp_path, num_train_steps=1).train()
     assert {p.name for p in tmp_path.iterdir()} == {"checkpoints", "environment.json", "metrics.jsonl", "recipe.yaml"}

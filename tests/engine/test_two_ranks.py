@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from toys import GanTrainer, RegressionTrainer, assert_identical, make, waves, whole_state
+from toys import GanTrainer, Measured, RegressionTrainer, assert_identical, make, waves, whole_state
 
 GAN = {"num_train_steps": 8, "best_metric": "valid/mse", "keep_checkpoints": 1, "batch_size": 3}
 
@@ -115,6 +115,16 @@ def test_a_rank_without_validation_items_learns_the_figures(two_ranks: Path, tmp
     assert figures[0] == figures[1]
     alone = make(RegressionTrainer, tmp_path, val_dataset=waves(3, first=500), batch_size=4)
     assert figures[0] == pytest.approx(alone.validation(), rel=1e-5)
+
+
+def test_ranks_that_batch_by_a_budget_train_what_one_process_trains(two_ranks: Path, tmp_path: Path) -> None:
+    options = {"dataset": Measured(40), "seconds_per_batch": 3.0, "num_train_steps": 5}
+    alone = make(RegressionTrainer, tmp_path, grad_accum_every=2, **options).train()
+    assert len({len(batch) for batch in alone.seen}) > 1
+    for state, figures in zip(states(two_ranks, "budget"), facts(two_ranks, "budget"), strict=True):
+        assert figures == pytest.approx(alone.validation(), rel=1e-4)
+        for name, tensor in whole_state(alone).items():
+            assert torch.allclose(state[name].float(), tensor.float(), atol=1e-5), name
 
 
 def test_ranks_stay_together_after_a_tracker_was_closed(two_ranks: Path) -> None:

@@ -9,6 +9,7 @@ import torch
 from pydantic import BaseModel
 from safetensors.torch import load_file
 from torch import Tensor, nn
+from torch.utils.data import Dataset
 
 from madrigal.engine.artifacts import ORIGINAL, Audio, Sample
 from madrigal.engine.feed import Batch
@@ -24,6 +25,25 @@ RATE = 1000
 def waves(count: int = 50, first: int = 0) -> list[Tensor]:
     """`count` different waves [samples]."""
     return [torch.randn(WIDTH, generator=torch.Generator().manual_seed(first + i)) * 0.3 for i in range(count)]
+
+
+class Measured(Dataset[Tensor]):
+    """Waves that claim to be of many lengths: 0.1 to 1.5 seconds, ten tokens a second."""
+
+    def __init__(self, count: int) -> None:
+        self.items = waves(count)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, index: int) -> Tensor:
+        return self.items[index]
+
+    def tokens(self, index: int) -> int:
+        return 1 + index * 7 % 15
+
+    def seconds(self, index: int) -> float:
+        return self.tokens(index) / 10
 
 
 class ToyConfig(BaseModel):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from safetensors.torch import save_file
-from toys import GanTrainer, RegressionTrainer, make, waves, whole_state
+from toys import GanTrainer, Measured, RegressionTrainer, make, waves, whole_state
 
 OUT = Path(sys.argv[1])
 RANK = int(os.environ["RANK"])
@@ -99,6 +99,13 @@ def one_rank_without_validation_items() -> None:
     write("uneven", trainer.validation())
 
 
+def by_a_budget() -> None:
+    """Micro-batches of many sizes, also in validation."""
+    trainer = make(RegressionTrainer, OUT / "budget", dataset=Measured(40), seconds_per_batch=3.0, num_train_steps=5)
+    trainer.train()
+    write("budget", trainer.validation(), trainer)
+
+
 def trackers_do_not_part_the_ranks() -> None:
     """And loader workers do not keep the processes from ending."""
     trainer = make(RegressionTrainer, OUT / "tracked", num_train_steps=2, log_with=("tensorboard",), dl_num_workers=1)
@@ -117,6 +124,7 @@ def main() -> None:
         not_finite_on_one,
         half_precision,
         one_rank_without_validation_items,
+        by_a_budget,
         trackers_do_not_part_the_ranks,
     ]
     for scenario in scenarios:

@@ -1,0 +1,91 @@
+"""`generate`: sound from a run, after a prompt, from a text, or out of nothing."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from madrigal.errors import UserError
+from madrigal.verbs.terminal import Bar, Json, Overwrite, print_json
+
+Samples = Annotated[int, typer.Option("--n", min=1, help="How many.")]
+
+
+def generate(
+    runs: Annotated[list[Path], typer.Argument(help="An AudioLM run, or the runs of its stages.")],
+    prompt: Annotated[Path | None, typer.Option("--prompt", help="An audio file to go on from.")] = None,
+    text: Annotated[str | None, typer.Option(help="For stages that were trained with text.")] = None,
+    seconds: Annotated[float, typer.Option(min=0.1, help="How much to make, after the prompt.")] = 5.0,
+    n: Samples = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Sample i is drawn with seed + i.")] = 0,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the samples.")] = Path("generated"),
+    temperature: Annotated[
+        str, typer.Option(help="For all stages, or semantic,coarse,fine; 0 takes the likeliest.")
+    ] = "0.8,0.9,0.8",
+    top_k: Annotated[int | None, typer.Option(min=1, help="Draw among the k likeliest.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(min=0.0, max=1.0, help="Draw among the likeliest of this share.")
+    ] = None,
+    repetition_penalty: Annotated[float, typer.Option(min=1.0, help="Over 1: recent tokens become less likely.")] = 1.0,
+    cond_scale: Annotated[float, typer.Option(min=0.0, help="Over 1: lean on the text.")] = 1.0,
+    tokenizer: Annotated[str | None, typer.Option(help="Where the semantic tokenizer is, if it has moved.")] = None,
+    codec: Annotated[str | None, typer.Option(help="Where the codec is, if it has moved.")] = None,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
+    """Make sound with the three stages of AudioLM: speech that goes on in the voice of a prompt.
+
+    Example: `madrigal generate runs/audiolm --prompt in.wav --seconds 6 --seed 1 --n 4`
+    """
+    files = [out / f"{number:03d}.wav" for number in range(n)]
+    taken = [file for file in files if file.exists()]
+    if taken and not overwrite:
+        raise UserError(f"{taken[0]} is there already; name another folder with -o, or replace it with --overwrite.")
+    if prompt is not None and not prompt.is_file():
+        raise UserError(f"There is no file {prompt} to go on from; check --prompt.")
+
+    from madrigal.audiolm.loading import load_audiolm
+    from madrigal.data.audio import read, write
+    from madrigal.engine.machine import prepare_process
+    from madrigal.layers.sampling import Sampling
+
+    prepare_process()
+    model = load_audiolm(runs, tokenizer=tokenizer, codec=codec)
+    common: dict[str, Any] = {"top_k": top_k, "top_p": top_p, "repetition_penalty": repetition_penalty}
+    degrees = _temperatures(temperature)
+    sampling = {s: Sampling(temperature=t, cond_scale=cond_scale, **common) for s, t in degrees.items()}
+    rate = model.codec.target_sample_hz
+    given = None if prompt is None else read(prompt, sample_rate=model.wav2vec.target_sample_hz, channels=1)[0]
+    with Bar("Generating") as bar:
+        for number, file in enumerate(files):
+            wave = model(
+                seconds=seconds,
+                prime_wave=None if given is None else [given],
+                prime_wave_input_sample_hz=model.wav2vec.target_sample_hz,
+                text=None if text is None else [text],
+                sampling=sampling,
+                seed=seed + number,
+            )[0]
+            out.mkdir(parents=True, exist_ok=True)
+            write(file, wave if wave.ndim == 2 else wave[None], rate)
+            bar(number + 1, n)
+    if as_json:
+        print_json({"files": [str(file) for file in files], "seconds": seconds, "sample_rate": rate, "seed": seed})
+    else:
+        typer.echo("\n".join(map(str, files)))
+
+
+def _temperatures(text: str) -> dict[str, float]:
+    """One number for all stages, or three."""
+    names = ("semantic", "coarse", "fine")
+    try:
+        given = [float(part) for part in text.split(",")]
+    except ValueError:
+        given = []
+    if len(given) == 1:
+        given *= 3
+    if len(given) != 3 or min(given) < 0:
+        raise UserError(
+            f"--temperature is {text!r}; write one number from 0 on, or three with commas, such as 0.8,0.9,0.8."
+        )
+    return dict(zip(names, given, strict=True))

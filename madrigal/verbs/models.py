@@ -1,0 +1,27 @@
+"""`export`: a trained model as a folder of its own."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from madrigal.errors import UserError
+from madrigal.verbs.terminal import Overwrite
+
+
+def export(
+    run: Annotated[str, typer.Argument(help="A run or a checkpoint.")],
+    target: Annotated[Path, typer.Argument(help="The folder to write.")],
+    online: Annotated[bool, typer.Option("--online", help="The last weights, not their average.")] = False,
+    overwrite: Overwrite = False,
+) -> None:
+    """Write a trained model as config.json and model.safetensors, for `from_pretrained`.
+
+    Example: `madrigal export runs/codec codecs/mine`
+    """
+    from madrigal.verbs.systems import model_class
+
+    model = model_class(run).from_pretrained(run, averaged=not online)
+    if (target / "config.json").exists() and not overwrite:
+        raise UserError(f"{target} holds a model already; name another folder, or replace it with --overwrite.")
+    typer.echo(str(model.save_pretrained(target)))

@@ -1,0 +1,68 @@
+"""The systems that a recipe may name: where the recipe of each lives, and the model that it trains."""
+
+import json
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from madrigal.errors import UserError
+
+
+class System(NamedTuple):
+    """Both as `module:Class`, imported when they are needed."""
+
+    recipe: str
+    model: str | None = None
+
+
+SYSTEMS = {
+    "soundstream": System("madrigal.soundstream.recipe:SoundStreamRecipe", "madrigal.soundstream.codec:SoundStream"),
+    # A tokenizer's config names its kind, and the kind its class.
+    "kmeans": System("madrigal.tokenizers.kmeans_recipe:KmeansRecipe"),
+    "masked-prediction": System("madrigal.tokenizers.masked_prediction_recipe:MaskedPredictionRecipe"),
+    "semantic": System("madrigal.audiolm.recipe:SemanticRecipe", "madrigal.audiolm.semantic:SemanticTransformer"),
+    "coarse": System("madrigal.audiolm.recipe:CoarseRecipe", "madrigal.audiolm.coarse:CoarseTransformer"),
+    "fine": System("madrigal.audiolm.recipe:FineRecipe", "madrigal.audiolm.fine:FineTransformer"),
+    "audiolm": System("madrigal.audiolm.whole_recipe:AudioLMRecipe"),
+}
+
+
+def named(place: str) -> Any:
+    """What `module:name` names."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
+
+
+def system_of(name: object, where: str) -> System:
+    """The system that is called `name` in `where`."""
+    if not isinstance(name, str) or name not in SYSTEMS:
+        raise UserError(f"{where}: there is no system {name!r}; there is {', '.join(SYSTEMS)}.")
+    return SYSTEMS[name]
+
+
+def load_recipe(name: str, overrides: list[str]) -> Any:
+    """The checked recipe of a shipped name or a file, with `key=value` overrides laid over it."""
+    from madrigal.engine.recipe import build_config, read_recipe
+
+    values, where = read_recipe(name, overrides), f"The recipe {name}"
+    return build_config(named(system_of(values["system"], where).recipe), values, where)
+
+
+def model_class(name: str) -> Any:
+    """The class of the model in a run, a checkpoint or an exported folder."""
+    from madrigal.engine.checkpoint import STATE, read_state
+    from madrigal.engine.pretrained import locate
+    from madrigal.tokenizers.loading import KINDS, tokenizer_class
+
+    folder = locate(name)
+    if (folder / STATE).exists():
+        place = system_of(read_state(folder)["system"], str(folder)).model
+        if place is not None:
+            return named(place)
+    try:
+        kind = json.loads((folder / "config.json").read_text()).get("kind")
+    except (OSError, ValueError, AttributeError) as error:
+        raise UserError(f"{folder / 'config.json'} cannot be read ({error}); name another run or folder.") from error
+    if kind in KINDS:
+        return tokenizer_class(kind)
+    # An exported codec says nothing of its system.
+    return named(SYSTEMS["soundstream"].model or "")
