@@ -1,0 +1,1 @@
+"""AudioLM: semantic, coarse and fine transformers over tokens of sound."""

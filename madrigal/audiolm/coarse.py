@@ -1,0 +1,31 @@
+"""The second stage: the codec's first codebooks, given semantic tokens."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from madrigal.audiolm.config import CoarseConfig
+from madrigal.audiolm.packing import Section
+from madrigal.audiolm.patterns import Pattern
+from madrigal.audiolm.stage import StageTransformer
+
+
+class CoarseTransformer(StageTransformer):
+    """p(semantic, coarse): rows [start, semantic …, start, coarse …, end]. Options: `CoarseConfig`."""
+
+    Config: ClassVar[type[CoarseConfig]] = CoarseConfig
+    config: CoarseConfig
+
+    @property
+    def num_quantizers(self) -> int:
+        """Codebooks of the codec that this stage draws."""
+        return self.config.num_coarse_quantizers * self.config.rq_groups
+
+    def _sections(self) -> Sequence[Section]:
+        config = self.config
+        pattern = Pattern(config.pattern, self.num_quantizers)
+        ticks = 0 if config.frames_per_semantic is None else 1
+        semantic = round(pattern.columns_per_frame * (config.frames_per_semantic or 0))
+        return [
+            Section("semantic", Pattern("flatten", 1), config.num_semantic_tokens, has_end=True, ticks=semantic),
+            Section("coarse", pattern, config.codebook_size, has_end=True, ticks=ticks),
+        ]

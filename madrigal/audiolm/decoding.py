@@ -1,0 +1,180 @@
+"""Drawing the codes of a stage's last section, column by column, with a cache.
+
+Rows may have prompts of different lengths and may end at different frames; a row draws what it would draw alone.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from madrigal.audiolm.packing import Stream
+from madrigal.audiolm.stage import StageTransformer
+from madrigal.data.tokens import PAD
+from madrigal.errors import UserError
+from madrigal.layers.sampling import RowNoise, Sampling, draw, guided
+
+
+@dataclass
+class Drawn:
+    """Codes [batch, frames, quantizers], PAD where nothing was drawn, and each row's `lengths` [batch], prompt included."""
+
+    codes: Tensor
+    lengths: Tensor
+
+    def rows(self) -> list[Tensor]:
+        """Each row's own codes [frames, quantizers]."""
+        return [codes[:length] for codes, length in zip(self.codes, self.lengths.tolist(), strict=True)]
+
+
+class Decoding:
+    """One generation: the prompt's columns are read at once, then `advance` draws one column after another.
+
+    `streams` are the given sections; the last of them is the prompt of what is drawn (no frames: from the start).
+    `frames` [batch] is how long each row may get, prompt included. Where `may_end` is false the end is never drawn.
+    """
+
+    def __init__(
+        self,
+        stage: StageTransformer,
+        streams: Sequence[Stream],
+        frames: Tensor,
+        *,
+        sampling: Sampling,
+        noise: RowNoise,
+        context: tuple[Tensor, Tensor] | None = None,
+        may_end: bool = True,
+    ) -> None:
+        self.stage, self.sampling, self.noise = stage, sampling, noise
+        self.number = len(stage.layout.sections) - 1
+        self.section = stage.layout.sections[self.number]
+        self.may_end = may_end and self.section.has_end
+        prompt = streams[-1]
+        if bool((frames < prompt.lengths).any()):
+            raise UserError(
+                f"The prompt is {int((prompt.lengths - frames).max())} frames longer than what is asked for; "
+                "ask for more seconds, or give a shorter prompt."
+            )
+        self.limit, self.known = frames.to(stage.device), prompt.lengths.to(stage.device)
+        size = (len(frames), int(frames.max()), self.section.pattern.quantizers)
+        self.codes = torch.full(size, PAD, device=stage.device)
+        self.codes[:, : prompt.codes.shape[1]] = prompt.codes.to(stage.device)[:, : size[1]]
+        self.column = self.section.pattern.begun(self.known)
+        self.is_guided = context is not None and sampling.cond_scale != 1.0
+        self._read(streams, context)
+
+    def _read(self, streams: Sequence[Stream], context: tuple[Tensor, Tensor] | None) -> None:
+        stage = self.stage
+        packed = stage.layout.pack(streams, open_last=True)
+        # Rows of equal length need no mask, and the fast kernel takes none.
+        mask = None if bool((packed.lengths == packed.lengths[0]).all()) else packed.mask
+        ids, positions = packed.ids, packed.positions
+        if self.is_guided:
+            assert context is not None
+            tokens, there = context
+            # The same rows once more without their condition, in the same cache.
+            ids = torch.cat((ids, ids))
+            mask, positions = (None if t is None else torch.cat((t, t)) for t in (mask, positions))
+            context = torch.cat((tokens, tokens)), torch.cat((there, torch.zeros_like(there)))
+        self.cache = stage.transformer.new_cache(len(ids))
+        hidden = stage.hidden(ids, mask=mask, positions=positions, context=context, cache=self.cache)
+        last = (packed.lengths - 1).repeat(2 if self.is_guided else 1)
+        self.hidden = hidden[torch.arange(len(ids), device=ids.device), last]
+
+    @property
+    def is_done(self) -> bool:
+        pattern = self.section.pattern
+        return bool((self.column >= pattern.columns(self.limit)).all())
+
+    @property
+    def complete(self) -> Tensor:
+        """[batch] frames that have all their codes."""
+        pattern = self.section.pattern
+        return pattern.complete(self.column).minimum(self.limit)
+
+    def advance(self) -> None:
+        """Draw one column in every row."""
+        frames, codebooks = self.section.pattern.place(self.column)
+        rows = torch.arange(len(self.column), device=self.column.device)
+        values = []
+        for slot in range(frames.shape[1]):
+            frame, codebook = frames[:, slot], codebooks[:, slot]
+            is_open = (frame >= self.known) & (frame < self.limit)
+            at = frame.clamp(0, self.codes.shape[1] - 1)
+            inside = (frame >= 0) & (frame < self.limit)
+            value = self.codes[rows, at, codebook].masked_fill(~inside, PAD)
+            if bool(is_open.any()):
+                drawn = self._draw(codebook, at, is_open)
+                is_end = is_open & (drawn == self.section.codebook_size)
+                # The limit moves down to where a row ended; its other codebooks may still be behind.
+                self.limit = torch.where(is_end, frame, self.limit)
+                value = torch.where(is_open & ~is_end, drawn, value.masked_fill(is_end, PAD))
+                self.codes[rows, at, codebook] = torch.where(is_open & ~is_end, drawn, self.codes[rows, at, codebook])
+            values.append(value)
+        self._step(torch.stack(values, 1), codebooks)
+
+    def _draw(self, codebook: Tensor, frame: Tensor, is_open: Tensor) -> Tensor:
+        """[batch] codes for one slot. All rows are at the same codebook, since prompts are whole frames."""
+        number = int(codebook[0])
+        logits = self.stage.heads[self.stage.layout.first_head(self.number) + number](self.hidden).float()
+        if self.is_guided:
+            with_it, without = logits.chunk(2)
+            logits = guided(with_it, without, self.sampling.cond_scale)
+        if not self.may_end and logits.shape[1] > self.section.codebook_size:
+            logits = logits[:, : self.section.codebook_size]
+        history = self._history(number, frame)
+        if bool(is_open.all()):
+            return draw(logits, self.sampling, self.noise, history)
+        # A row that draws nothing here must not use up its noise: alone it would not either.
+        drawn = torch.full_like(frame, PAD)
+        history = None if history is None else history[is_open]
+        drawn[is_open] = draw(logits[is_open], self.sampling, self.noise.of(is_open), history)
+        return drawn
+
+    def _history(self, codebook: int, frame: Tensor) -> Tensor | None:
+        """[batch, window] the codes that this codebook has drawn lately."""
+        if self.sampling.repetition_penalty == 1.0:
+            return None
+        back = torch.arange(self.sampling.repetition_window, 0, -1, device=frame.device)
+        at = frame[:, None] - back
+        codes = self.codes[..., codebook].gather(1, at.clamp(min=0))
+        return codes.masked_fill(at < 0, PAD)
+
+    def _step(self, values: Tensor, codebooks: Tensor) -> None:
+        layout = self.stage.layout
+        ids = layout.rows(self.number, values, codebooks)
+        if ids.shape[1] < layout.width:
+            ids = torch.nn.functional.pad(ids, (0, layout.width - ids.shape[1]), value=layout.nothing)
+        positions = layout.position(self.number, self.column)[:, None] if layout.has_clock else None
+        if self.is_guided:
+            ids = torch.cat((ids, ids))
+            positions = None if positions is None else torch.cat((positions, positions))
+        self.hidden = self.stage.hidden(ids[:, None], positions=positions, cache=self.cache)[:, 0]
+        self.column = self.column + 1
+
+    def result(self) -> Drawn:
+        longest = int(self.limit.max()) if len(self.limit) else 0
+        codes = self.codes[:, :longest]
+        frame = torch.arange(longest, device=codes.device)
+        return Drawn(codes.masked_fill((frame >= self.limit[:, None])[..., None], PAD), self.limit.clone())
+
+
+@torch.no_grad()
+def decode(decoding: Decoding) -> Drawn:
+    """Draw until every row has ended or is as long as it may be."""
+    while not decoding.is_done:
+        decoding.advance()
+    return decoding.result()
+
+
+@torch.no_grad()
+def decode_in_chunks(decoding: Decoding, frames: int) -> Iterator[Tensor]:
+    """Yield codes [batch, up to `frames`, quantizers] as soon as all rows have them; for rows of one length."""
+    given = int(decoding.known.max())
+    while not decoding.is_done:
+        decoding.advance()
+        ready = int(decoding.complete.min())
+        if ready - given >= frames or (decoding.is_done and ready > given):
+            yield decoding.codes[:, given:ready]
+            given = ready

@@ -1,0 +1,82 @@
+"""Where a stage's tokens come from: shards on disk, or recordings that are tokenized batch by batch."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from madrigal.data.manifest import Manifest
+from madrigal.data.source import AudioSource, manifest_of
+from madrigal.data.token_dataset import TokenDataset
+from madrigal.data.tokens import TokenShards
+from madrigal.errors import UserError
+
+Say = Callable[[str], object]
+
+
+class TokenSource(BaseModel):
+    """The `data` of a stage's recipe; on the command line `data=FOLDER` is short for `data.path=FOLDER`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    path: Path = Field(description="a folder of audio, a prepared folder or a manifest")
+    valid_path: Path | None = Field(None, description="a validation set; else a share of the data is held out")
+    tokens: Path | None = Field(
+        None,
+        description="what `madrigal tokenize` wrote for it (a folder, or one that holds train and valid); else audio",
+    )
+    max_length_seconds: float | None = Field(None, gt=0, description="length of a crop; none takes whole recordings")
+    fields: tuple[str, ...] = Field((), description="what else a batch gets of the manifest, such as text")
+
+    def datasets(
+        self, *, tokenizer: Any, codec: Any, prepared_in: Path, anew: bool = False, say: Say | None = None
+    ) -> tuple[Any, Any]:
+        """The training set, and the validation set where one is named, for a stage that has these tokenizers."""
+        if self.tokens is None:
+            train, valid = self._audio(tokenizer, codec, prepared_in, anew, say)
+        else:
+            train, valid = self._tokens(self.tokens, tokenizer, codec, prepared_in, anew, say)
+        if "text" in self.fields and not any(entry.text for entry in train.entries):
+            raise UserError(
+                f"None of the recordings of {self.path} has a text; put a .txt file beside each, or train without text."
+            )
+        return train, valid
+
+    def _tokens(
+        self, tokens: Path, tokenizer: Any, codec: Any, prepared_in: Path, anew: bool, say: Say | None
+    ) -> tuple[Any, Any]:
+        def dataset(path: Path, name: str) -> TokenDataset:
+            manifest = manifest_of(path, prepared_in / name, anew=anew, say=say)
+            apart = tokens / name
+            return self._dataset(manifest, apart if apart.is_dir() else tokens, tokenizer, codec)
+
+        return dataset(self.path, "train"), dataset(self.valid_path, "valid") if self.valid_path else None
+
+    def _dataset(self, manifest: Manifest, tokens: Path, tokenizer: Any, codec: Any) -> TokenDataset:
+        semantic, acoustic = (
+            None if made_by is None else TokenShards.find(tokens, made_by.fingerprint(), manifest)
+            for made_by in (tokenizer, codec)
+        )
+        return TokenDataset(manifest, semantic, acoustic, max_seconds=self.max_length_seconds, fields=self.fields)
+
+    def _audio(self, tokenizer: Any, codec: Any, prepared_in: Path, anew: bool, say: Say | None) -> tuple[Any, Any]:
+        makers = [made_by for made_by in (tokenizer, codec) if made_by is not None]
+        if not makers:
+            raise UserError("Recordings need a tokenizer or a codec to become tokens: give the trainer one.")
+        rates = tuple(dict.fromkeys(made_by.target_sample_hz for made_by in makers))
+        source = AudioSource(path=self.path, valid_path=self.valid_path, max_length_seconds=self.max_length_seconds)
+        return source.datasets(
+            rates,
+            multiple_of=tuple(_multiple(makers, rate) for rate in rates),
+            channels=1,
+            fields=("reaches_end", *self.fields),
+            prepared_in=prepared_in,
+            anew=anew,
+            say=say,
+        )
+
+
+def _multiple(makers: list[Any], rate: int) -> int:
+    """What a crop at `rate` is cut to: whole tokens of the coarsest that hears this rate."""
+    return max(int(m.downsample_factor) for m in makers if m.target_sample_hz == rate)

@@ -1,0 +1,82 @@
+"""A batch's tokens for a stage: read from the batch where it has them, made from its audio where it has not."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from madrigal.audiolm.packing import Stream
+from madrigal.audiolm.semantic import semantic_stream
+from madrigal.data.audio import resample
+from madrigal.data.tokens import PAD
+from madrigal.errors import UserError
+from madrigal.tokenizers.repeats import unique_consecutive
+
+Batch = dict[str, Any]
+
+
+@torch.no_grad()
+def semantic_of(batch: Batch, tokenizer: Any, *, unique: bool) -> Stream:
+    """Semantic tokens [batch, time, 1]; with `unique` a token that repeats is taken once."""
+    if "semantic" in batch:
+        ids, lengths = batch["semantic"], batch["semantic_lengths"]
+    elif tokenizer is None:
+        raise UserError(
+            "The batches hold no semantic tokens: give the trainer a tokenizer (wav2vec), or tokens on disk."
+        )
+    else:
+        audio, lengths = audio_at(batch, tokenizer.target_sample_hz, first=True)
+        ids, lengths = tokenizer.tokenize(audio, lengths)
+    if unique:
+        ids, lengths = unique_consecutive(ids, lengths)
+    return semantic_stream(ids, lengths, ends_of(batch, len(ids), ids.device))
+
+
+@torch.no_grad()
+def acoustic_of(batch: Batch, codec: Any, quantizers: int) -> Stream:
+    """The codec's first `quantizers` codebooks [batch, frames, quantizers]."""
+    if "acoustic" in batch:
+        codes, lengths = batch["acoustic"], batch["acoustic_lengths"]
+    elif codec is None:
+        raise UserError("The batches hold no acoustic tokens: give the trainer a codec, or tokens on disk.")
+    else:
+        audio, samples = audio_at(batch, codec.target_sample_hz, first=False)
+        codes, lengths = codec.tokenize(audio, samples), codec.frames(samples)
+    if codes.shape[-1] < quantizers:
+        raise UserError(f"The codec has {codes.shape[-1]} codebooks, and the stage wants {quantizers} of them.")
+    return Stream(codes[..., :quantizers], lengths, ends_of(batch, len(codes), codes.device))
+
+
+def ends_of(batch: Batch, size: int, device: torch.device) -> Tensor:
+    """[batch] which rows hold the true end of their utterance; what was never cropped does."""
+    ends = batch.get("reaches_end")
+    return torch.ones(size, dtype=torch.bool, device=device) if ends is None else ends.to(device).bool()
+
+
+def audio_at(batch: Batch, rate: int, *, first: bool) -> tuple[Tensor, Tensor]:
+    """Audio [batch, channels, samples] and its lengths for a tokenizer of `rate`.
+
+    A dataset gives "audio" at the first tokenizer's rate, and "audio_24000", say, at the codec's where it differs; a
+    foreign one gives the second wave of its tuples as "audio_1".
+    """
+    for name in (f"audio_{rate}", "audio_1"):
+        if not first and name in batch:
+            return batch[name], batch[name.replace("audio", "lengths")]
+    if "audio" not in batch:
+        raise UserError(f"The batches hold neither tokens nor audio, only {', '.join(batch)}.")
+    return batch["audio"], batch["lengths"]
+
+
+def heard_at(wave: Tensor, rate: int | None, wanted: int) -> Tensor:
+    """A prompt [batch, samples] or [batch, channels, samples] at another rate, in mono: [batch, samples]."""
+    wave = wave.mean(1) if wave.ndim == 3 else wave
+    return wave if rate in (None, wanted) else resample(wave, int(rate), wanted)
+
+
+def get_embeds(
+    embeddings: nn.Embedding, codes: Tensor, pad_id: int = PAD, return_mask: bool = False
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Embeddings [..., dim] of ids [...] that may be padded, zero where they are; on demand with the mask of real ids."""
+    mask = codes != pad_id
+    embeds = embeddings(codes.where(mask, 0)).where(mask[..., None], 0.0)
+    return (embeds, mask) if return_mask else embeds

@@ -1,0 +1,266 @@
+"""Trains a stage of AudioLM. The three trainers differ in what their tokens are, and in nothing else."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from madrigal.audiolm.coarse import CoarseTransformer
+from madrigal.audiolm.fine import FineTransformer
+from madrigal.audiolm.packing import Stream
+from madrigal.audiolm.semantic import SemanticTransformer
+from madrigal.audiolm.source import TokenSource
+from madrigal.audiolm.stage import StageTransformer
+from madrigal.audiolm.wrappers import (
+    CoarseTransformerWrapper,
+    FineTransformerWrapper,
+    SemanticTransformerWrapper,
+    StageWrapper,
+)
+from madrigal.data.collate import collate
+from madrigal.engine.artifacts import ORIGINAL, Audio, Sample, Text
+from madrigal.engine.feed import Batch
+from madrigal.engine.keywords import plan_and_keywords
+from madrigal.engine.plan import Plan
+from madrigal.engine.trainer import Terms, Trainer
+from madrigal.errors import UserError
+
+
+class StagePlan(Plan):
+    """A plan, and how much the stream that is only given counts beside the one that is drawn."""
+
+    semantic_cross_entropy_loss_weight: float = Field(1.0, ge=0, description="coarse stage: of the semantic tokens")
+    coarse_cross_entropy_loss_weight: float = Field(1.0, ge=0, description="fine stage: of the coarse tokens")
+
+
+class StageTrainer(Trainer):
+    """Trains `transformer` on a folder of audio, on tokens on disk, or on a dataset of one's own.
+
+    A batch holds tokens ("semantic", "acoustic", each with its lengths) or "audio", and may hold "text" or
+    "text_embeds". A dataset may give tuples: strings are text, waves are for the semantic tokenizer and then for the
+    codec; `ds_fields` names the parts where they are something else.
+    """
+
+    unit: ClassVar[str] = "tokens"
+    kind: ClassVar[type[StageWrapper[Any]]]
+    model: StageTransformer
+    plan: StagePlan
+
+    def __init__(
+        self,
+        *,
+        transformer: StageTransformer,
+        wav2vec: Any = None,
+        codec: Any = None,
+        audio_conditioner: Any = None,
+        folder: str | Path | None = None,
+        data_max_length: int | None = None,
+        data_max_length_seconds: float | None = None,
+        ds_fields: Sequence[str] | None = None,
+        plan: StagePlan | None = None,
+        source: TokenSource | None = None,
+        results_folder: str | Path | None = None,
+        recipe: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        plan, given = plan_and_keywords(StagePlan, plan, options, type(self).__name__)
+        self.wav2vec, self.codec, self.ds_fields = wav2vec, codec, ds_fields
+        if isinstance(audio_conditioner, nn.Module):
+            # What a conditioner learns is learned with the stage and saved with it.
+            transformer.audio_conditioner = audio_conditioner
+        self.wrapper = self.kind(
+            transformer=transformer, wav2vec=wav2vec, codec=codec, audio_conditioner=audio_conditioner
+        )
+        self._check_codec(transformer)
+        if folder is not None:
+            rate = (wav2vec if wav2vec is not None else codec).target_sample_hz
+            seconds = data_max_length / rate if data_max_length else data_max_length_seconds
+            fields = ("text",) if transformer.config.has_condition else ()
+            source = TokenSource(path=Path(folder), max_length_seconds=seconds, fields=fields)
+        super().__init__(
+            transformer,
+            plan=plan,
+            # Each stage by itself, so that one script may train all three and `load_audiolm` finds them.
+            results_folder=Path("results", self.system) if results_folder is None else results_folder,
+            open_data=None if source is None else lambda run: self._open(source, run, anew=not given.get("resume")),
+            recipe=recipe or self._recipe(transformer, plan, source),
+            **given,
+        )
+        for frozen in (wav2vec, codec):
+            if isinstance(frozen, nn.Module):
+                frozen.requires_grad_(False).eval().to(self.device)
+
+    def _open(self, source: TokenSource, run: Path, *, anew: bool) -> tuple[Any, Any]:
+        return source.datasets(
+            tokenizer=self.wav2vec,
+            codec=self.codec,
+            prepared_in=run / "data",
+            anew=anew and self.is_main,
+            say=lambda text: print(text, file=sys.stderr, flush=True),
+        )
+
+    def _check_codec(self, transformer: StageTransformer) -> None:
+        """A codec whose codebooks are not those of the stage would train it on noise."""
+        config: Any = transformer.config
+        for name in ("rq_groups", "codebook_size"):
+            there, wanted = getattr(self.codec, name, None), getattr(config, name, None)
+            if there is not None and wanted is not None and there != wanted:
+                raise UserError(
+                    f"The codec's {name} is {there}, and the stage's is {wanted}: build it with {name}={there}."
+                )
+
+    def _recipe(self, transformer: StageTransformer, plan: Plan, source: TokenSource | None) -> dict[str, Any]:
+        recipe = {"system": self.system, "model": transformer.config.model_dump(mode="json", exclude_defaults=True)}
+        if source is not None:
+            recipe["data"] = source.model_dump(mode="json", exclude_defaults=True)
+        return {**recipe, "plan": plan.recorded()}
+
+    def loss(self, turn: str, batch: Batch) -> Terms:
+        return self.wrapper.losses(batch, training=True)
+
+    def weight(self, turn: str, term: str) -> float:
+        """The stage's own stream is its last section; what only leads up to it has a weight in the plan."""
+        if term == self.model.layout.sections[-1].name:
+            return 1.0
+        return float(getattr(self.plan, f"{term}_cross_entropy_loss_weight"))
+
+    def validate(self, batch: Batch) -> Terms:
+        losses = self.wrapper.losses(batch, training=False)
+        return {**losses, "loss": torch.stack([self.weight("", n) * loss for n, loss in losses.items()]).sum()}
+
+    def units(self, batch: Batch) -> float:
+        """Tokens where the batch holds them; else its rows, for audio is not tokenized yet."""
+        sections = {section.name: section.pattern.quantizers for section in self.model.layout.sections}
+        per_frame = {"semantic_lengths": sections.pop("semantic", 0), "acoustic_lengths": sum(sections.values())}
+        count = sum(int(batch[name].sum()) * many for name, many in per_frame.items() if name in batch)
+        return float(count or len(next(iter(batch.values()))))
+
+    def blocks(self) -> list[nn.Module]:
+        return self.model.blocks()
+
+    def _with_condition(self, options: dict[str, Any]) -> dict[str, Any]:
+        """`text` and `text_embeds` of a call as the context that the stage attends to."""
+        given = {name: options.pop(name) for name in ("text", "text_embeds", "text_mask") if name in options}
+        if given:
+            options["context"] = self.model.context(**given)
+            options.setdefault("batch_size", len(options["context"][0]))
+        return options
+
+    def collate(self, items: list[Any]) -> Batch:
+        if self.ds_fields is not None:
+            names = [_FIELDS.get(name, name) for name in self.ds_fields]
+            items = [dict(zip(names, item if isinstance(item, tuple) else (item,), strict=True)) for item in items]
+        embeds = [
+            torch.as_tensor(item.pop("text_embeds"))
+            for item in items
+            if isinstance(item, dict) and "text_embeds" in item
+        ]
+        batch = collate(items)
+        if embeds:
+            batch["text_embeds"] = pad_sequence(embeds, batch_first=True)
+            batch["text_mask"] = pad_sequence([torch.ones(len(e), dtype=torch.bool) for e in embeds], batch_first=True)
+        return batch
+
+
+_FIELDS = {"raw_wave": "audio", "raw_wave_for_codec": "audio_1"}
+
+
+class SemanticTransformerTrainer(StageTrainer):
+    """Trains a SemanticTransformer on semantic tokens."""
+
+    system: ClassVar[str] = "semantic"
+    kind = SemanticTransformerWrapper
+    wrapper: SemanticTransformerWrapper
+    model: SemanticTransformer
+
+    def sample(self, batch: Batch) -> list[Sample]:
+        """Each validation row's first third, and how the stage goes on."""
+        stream = self.wrapper.streams(batch)[0]
+        prompt = Stream(stream.codes, torch.div(stream.lengths, 3, rounding_mode="floor"))
+        drawn = self.wrapper.generate(
+            prime_ids=prompt.codes[..., 0],
+            prime_lengths=prompt.lengths,
+            max_length=int(stream.lengths.max()),
+            context=self.wrapper.context(batch),
+            seed=self.plan.seed,
+        )
+        return [
+            {ORIGINAL: Text(_words(row[:length])), "continuation": Text(_words(made[:, 0]))}
+            for row, length, made in zip(stream.codes[..., 0], stream.lengths.tolist(), drawn.rows(), strict=True)
+        ]
+
+    def generate(self, **options: Any) -> Tensor:
+        """Ids [batch, time], -1 behind a row's end; see `SemanticTransformerWrapper.generate`."""
+        return self.wrapper.generate(**self._with_condition(options)).codes[..., 0]
+
+
+class CoarseTransformerTrainer(StageTrainer):
+    """Trains a CoarseTransformer on semantic tokens and the codec's first codebooks."""
+
+    system: ClassVar[str] = "coarse"
+    kind = CoarseTransformerWrapper
+    wrapper: CoarseTransformerWrapper
+    model: CoarseTransformer
+
+    def sample(self, batch: Batch) -> list[Sample]:
+        """The validation rows from their semantic tokens alone, beside what the codec makes of the true codes."""
+        if self.codec is None:
+            return []
+        semantic, coarse = self.wrapper.streams(batch)
+        drawn = self.wrapper.generate(
+            semantic=semantic,
+            frames=coarse.lengths,
+            context=self.wrapper.context(batch),
+            seed=self.plan.seed,
+            may_end=False,
+        )
+        return [
+            {ORIGINAL: _heard(self.codec, true[:length]), "coarse": _heard(self.codec, made)}
+            for true, length, made in zip(coarse.codes, coarse.lengths.tolist(), drawn.rows(), strict=True)
+        ]
+
+    def generate(self, **options: Any) -> Tensor:
+        """Codes [batch, frames, coarse quantizers]; see `CoarseTransformerWrapper.generate`."""
+        return self.wrapper.generate(**self._with_condition(options)).codes
+
+
+class FineTransformerTrainer(StageTrainer):
+    """Trains a FineTransformer on the codec's codebooks."""
+
+    system: ClassVar[str] = "fine"
+    kind = FineTransformerWrapper
+    wrapper: FineTransformerWrapper
+    model: FineTransformer
+
+    def sample(self, batch: Batch) -> list[Sample]:
+        """The validation rows from their coarse codes, beside what the codec makes of the true codes."""
+        if self.codec is None:
+            return []
+        coarse, fine = self.wrapper.streams(batch)
+        drawn = self.wrapper.generate(coarse=coarse, context=self.wrapper.context(batch), seed=self.plan.seed)
+        both = zip(coarse.codes, fine.codes, drawn.rows(), coarse.lengths.tolist(), strict=True)
+        return [
+            {
+                ORIGINAL: _heard(self.codec, torch.cat((c[:length], f[:length]), 1)),
+                "fine": _heard(self.codec, torch.cat((c[:length], made), 1)),
+            }
+            for c, f, made, length in both
+        ]
+
+    def generate(self, **options: Any) -> Tensor:
+        """Codes [batch, frames, fine quantizers]; see `FineTransformerWrapper.generate`."""
+        return self.wrapper.generate(**self._with_condition(options)).codes
+
+
+def _heard(codec: Any, codes: Tensor) -> Audio:
+    """Codes [frames, quantizers] as sound."""
+    return Audio(codec.decode_from_codebook_indices(codes[None])[0].cpu(), codec.target_sample_hz)
+
+
+def _words(ids: Tensor) -> str:
+    return " ".join(map(str, ids.tolist()))

@@ -1,0 +1,235 @@
+"""A stage together with what makes its tokens: losses of a batch, and generation from waves, ids or nothing."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from madrigal.audiolm.coarse import CoarseTransformer
+from madrigal.audiolm.decoding import Decoding, Drawn
+from madrigal.audiolm.decoding import decode as run
+from madrigal.audiolm.fine import FineTransformer
+from madrigal.audiolm.packing import Stream
+from madrigal.audiolm.semantic import SemanticTransformer, semantic_stream
+from madrigal.audiolm.stage import StageTransformer
+from madrigal.audiolm.tokens import Batch, acoustic_of, semantic_of
+from madrigal.data.tokens import PAD
+from madrigal.errors import UserError
+from madrigal.layers.sampling import RowNoise, Sampling
+from madrigal.tokenizers.repeats import unique_consecutive
+
+AnyStage = TypeVar("AnyStage", bound=StageTransformer)
+Context = tuple[Tensor, Tensor]
+
+
+class StageWrapper(Generic[AnyStage]):
+    """What is the same for the three: the condition of a batch, its losses, and the settings of a generation."""
+
+    namespace: str
+    """The stage's name for an audio conditioner, which keeps one table of embeddings for each stage."""
+
+    def __init__(
+        self,
+        *,
+        transformer: AnyStage,
+        wav2vec: Any = None,
+        codec: Any = None,
+        audio_conditioner: Any = None,
+        loss_weights: dict[str, float] | None = None,
+    ) -> None:
+        self.transformer, self.wav2vec, self.codec = transformer, wav2vec, codec
+        self.audio_conditioner = audio_conditioner
+        self.loss_weights = loss_weights or {}
+        if audio_conditioner is not None and not transformer.config.audio_text_condition:
+            raise UserError("An audio conditioner needs a stage that was built with audio_text_condition=True.")
+
+    def streams(self, batch: Batch) -> list[Stream]:
+        """The batch's tokens, section by section."""
+        raise NotImplementedError
+
+    def losses(self, batch: Batch, *, training: bool) -> dict[str, Tensor]:
+        """Mean cross entropy of every section, in nats a token."""
+        return self.transformer.losses(self.streams(batch), context=self.context(batch), training=training)
+
+    def context(self, batch: Batch) -> Context | None:
+        """What conditions a batch: given embeddings, text, or the audio itself through the conditioner."""
+        if not self.transformer.config.is_conditioned:
+            return None
+        embeds, mask = batch.get("text_embeds"), batch.get("text_mask")
+        if embeds is None and self.audio_conditioner is not None:
+            if "audio" in batch:
+                embeds = self.audio_conditioner(wavs=batch["audio"][:, 0], namespace=self.namespace)
+            else:
+                embeds = self.audio_conditioner(texts=batch["text"], namespace=self.namespace)
+            mask = torch.ones(embeds.shape[:2], dtype=torch.bool, device=embeds.device)
+        text = batch.get("text") if embeds is None else None
+        if embeds is None and text is None:
+            raise UserError(
+                f"The {self.namespace} stage is conditioned, and the batches hold neither text nor text_embeds: "
+                "give the recordings a text each, or build the stage without has_condition."
+            )
+        return self.transformer.context(text=text, text_embeds=embeds, text_mask=mask)
+
+    def __call__(self, *, return_loss: bool = True, **batch: Any) -> Tensor:
+        """The weighted loss of a batch given by name: audio or raw_wave, semantic, acoustic, text, text_embeds."""
+        if "raw_wave" in batch:
+            wave = batch.pop("raw_wave")
+            batch["audio"] = wave[:, None] if wave.ndim == 2 else wave
+            batch["lengths"] = torch.full((len(wave),), wave.shape[-1], device=wave.device)
+        losses = self.losses(batch, training=self.transformer.training)
+        return torch.stack([self.loss_weights.get(name, 1.0) * loss for name, loss in losses.items()]).sum()
+
+    @torch.no_grad()
+    def decode(
+        self,
+        streams: Sequence[Stream],
+        frames: Tensor,
+        *,
+        sampling: Sampling | None,
+        seeds: Sequence[int] | int,
+        context: Context | None,
+        may_end: bool,
+    ) -> Drawn:
+        with evaluating(self.transformer):
+            return run(self.decoding(streams, frames, sampling, seeds, context, may_end))
+
+    @torch.no_grad()
+    def decoding(
+        self,
+        streams: Sequence[Stream],
+        frames: Tensor,
+        sampling: Sampling | None,
+        seeds: Sequence[int] | int,
+        context: Context | None = None,
+        may_end: bool = True,
+    ) -> Decoding:
+        """A generation that is about to begin, on a stage in eval mode. One seed is made into one for each row."""
+        rows = len(frames)
+        noise = RowNoise(seeds_of(seeds, rows))
+        device = self.transformer.device
+        moved = [Stream(s.codes.to(device), s.lengths.to(device)) for s in streams]
+        return Decoding(
+            self.transformer,
+            moved,
+            frames.to(device),
+            sampling=sampling or Sampling(),
+            noise=noise,
+            context=context,
+            may_end=may_end,
+        )
+
+
+class SemanticTransformerWrapper(StageWrapper[SemanticTransformer]):
+    """Semantic tokens from audio, and more of them."""
+
+    namespace = "semantic"
+
+    def streams(self, batch: Batch) -> list[Stream]:
+        return [semantic_of(batch, self.wav2vec, unique=self.transformer.config.unique_consecutive)]
+
+    def generate(
+        self,
+        *,
+        max_length: int,
+        prime_ids: Tensor | None = None,
+        prime_lengths: Tensor | None = None,
+        prime_wave: Tensor | None = None,
+        batch_size: int = 1,
+        context: Context | None = None,
+        sampling: Sampling | None = None,
+        seed: Sequence[int] | int = 0,
+        may_end: bool = True,
+    ) -> Drawn:
+        """Up to `max_length` tokens, prompt included: codes [batch, time, 1]."""
+        if prime_wave is not None:
+            prime_ids, prime_lengths = self.wav2vec.tokenize(prime_wave)
+        if prime_ids is None:
+            prime_ids = torch.empty(batch_size, 0, dtype=torch.long)
+        if prime_lengths is None:
+            prime_lengths = (prime_ids != PAD).sum(1)
+        if self.transformer.config.unique_consecutive and prime_ids.shape[1]:
+            prime_ids, prime_lengths = unique_consecutive(prime_ids, prime_lengths)
+        prompt = semantic_stream(prime_ids, prime_lengths)
+        frames = torch.full((len(prime_ids),), max_length)
+        return self.decode([prompt], frames, sampling=sampling, seeds=seed, context=context, may_end=may_end)
+
+
+class CoarseTransformerWrapper(StageWrapper[CoarseTransformer]):
+    """Coarse codes for semantic tokens."""
+
+    namespace = "coarse"
+
+    def streams(self, batch: Batch) -> list[Stream]:
+        coarse = acoustic_of(batch, self.codec, self.transformer.num_quantizers)
+        return [semantic_of(batch, self.wav2vec, unique=self.transformer.config.unique_consecutive), coarse]
+
+    def generate(
+        self,
+        *,
+        semantic: Stream,
+        frames: Tensor | int,
+        prompt: Stream | None = None,
+        context: Context | None = None,
+        sampling: Sampling | None = None,
+        seed: Sequence[int] | int = 0,
+        may_end: bool = True,
+    ) -> Drawn:
+        """Up to `frames` frames, prompt included: codes [batch, frames, coarse quantizers]."""
+        rows = len(semantic.codes)
+        prompt = prompt or no_codes(rows, self.transformer.num_quantizers)
+        limit = torch.full((rows,), frames) if isinstance(frames, int) else frames
+        streams = [semantic, prompt]
+        return self.decode(streams, limit, sampling=sampling, seeds=seed, context=context, may_end=may_end)
+
+
+class FineTransformerWrapper(StageWrapper[FineTransformer]):
+    """Fine codes for coarse ones, frame for frame."""
+
+    namespace = "fine"
+
+    def streams(self, batch: Batch) -> list[Stream]:
+        coarse, fine = self.transformer.num_coarse, self.transformer.num_quantizers
+        both = acoustic_of(batch, self.codec, coarse + fine)
+        return [Stream(both.codes[..., :coarse], both.lengths), Stream(both.codes[..., coarse:], both.lengths)]
+
+    def generate(
+        self,
+        *,
+        coarse: Stream,
+        prompt: Stream | None = None,
+        context: Context | None = None,
+        sampling: Sampling | None = None,
+        seed: Sequence[int] | int = 0,
+    ) -> Drawn:
+        """Fine codes [batch, frames, fine quantizers] for every coarse frame, the prompt's as they were given."""
+        prompt = prompt or no_codes(len(coarse.codes), self.transformer.num_quantizers)
+        return self.decode(
+            [coarse, prompt], coarse.lengths, sampling=sampling, seeds=seed, context=context, may_end=False
+        )
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """Eval mode inside, and whatever it was afterwards."""
+    was_training = module.training
+    module.eval()
+    try:
+        yield
+    finally:
+        module.train(was_training)
+
+
+def no_codes(rows: int, quantizers: int) -> Stream:
+    """A prompt of no frames."""
+    return Stream(torch.empty(rows, 0, quantizers, dtype=torch.long), torch.zeros(rows, dtype=torch.long))
+
+
+def seeds_of(seeds: Sequence[int] | int, rows: int) -> list[int]:
+    """One seed for each row: row r of a generation with seed s draws as a generation alone with seed s + r."""
+    if isinstance(seeds, int):
+        return [seeds + row for row in range(rows)]
+    if len(seeds) != rows:
+        raise UserError(f"{len(seeds)} seeds were given for {rows} rows; give one for each, or a single one.")
+    return list(seeds)

@@ -1,0 +1,200 @@
+"""Judging AudioLM: how well each stage predicts new voices, and whether continuations keep the voice of their prompts."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from madrigal.audiolm.packing import Stream
+from madrigal.audiolm.pipeline import AudioLM
+from madrigal.audiolm.semantic import semantic_stream
+from madrigal.audiolm.stage import StageTransformer
+from madrigal.data.audio import read
+from madrigal.data.manifest import Entry, Manifest
+from madrigal.data.tokens import TokenShards
+from madrigal.errors import UserError
+from madrigal.judge.language import Perplexity, baselines, offset_by_kind
+from madrigal.layers.sampling import Sampling
+
+Progress = Callable[[int, int], object]
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """One recording: semantic ids [time] and codes [frames, quantizers]."""
+
+    semantic: np.ndarray
+    acoustic: np.ndarray
+
+
+def tokens_of(model: AudioLM, manifest: Manifest, entries: Sequence[Entry]) -> Iterator[Tokens]:
+    """The tokens of recordings that have no shards."""
+    for entry in entries:
+        path = manifest.resolve(entry)
+        waves = [
+            read(path, sample_rate=hz, channels=1)
+            for hz in (model.wav2vec.target_sample_hz, model.codec.target_sample_hz)
+        ]
+        ids, _ = model.wav2vec.tokenize(waves[0])
+        codes = model.codec.tokenize(waves[1][None])
+        yield Tokens(ids[0].numpy(), codes[0].numpy())
+
+
+def training_tokens(run: Path, model: AudioLM) -> list[Tokens]:
+    """What the stages were trained on, from the shards of their run."""
+    folder = run / "tokens"
+    folder = folder / "train" if (folder / "train").is_dir() else folder
+    semantic, acoustic = (TokenShards.find(folder, m.fingerprint()) for m in (model.wav2vec, model.codec))
+    paths = [path for path in semantic.paths if path in acoustic]
+    return [Tokens(semantic.tokens(path), acoustic.tokens(path)) for path in paths]
+
+
+class StageView:
+    """What a stage and the counting baselines see of a recording: the same symbols, window by window."""
+
+    def __init__(self, model: AudioLM, name: str) -> None:
+        self.model, self.name = model, name
+        self.stage: StageTransformer = getattr(model, f"{name}_transformer")
+        coarse = model.coarse_transformer.num_quantizers
+        fine = 0 if model.fine_transformer is None else model.fine_transformer.num_quantizers
+        self.coarse = coarse
+        # The frames of the fine stage's baselines hold the coarse codes too: they are given to it as well.
+        self.columns = {"semantic": 1, "coarse": coarse, "fine": coarse + fine}[name]
+        config: Any = self.stage.config
+        size = config.num_semantic_tokens if name == "semantic" else config.codebook_size
+        self.sizes = [size] * self.columns
+        self.scored = np.arange(self.columns) >= (coarse if name == "fine" else 0)
+
+    def windows(self, tokens: Tokens) -> Iterator[Tokens]:
+        """The recording cut into windows of the length that the stage was trained on."""
+        rate, per = self.model.codec.frame_rate, self.model.codec.frame_rate / self.model.wav2vec.frame_rate
+        seconds = self.stage.config.window_seconds or len(tokens.acoustic) / rate
+        size = max(1, round(seconds * rate / per))
+        for start in range(0, len(tokens.semantic), size):
+            ids = tokens.semantic[start : start + size]
+            codes = tokens.acoustic[round(start * per) : round((start + size) * per)]
+            if len(ids) > 1 and len(codes) > 1:
+                yield Tokens(ids, codes)
+
+    def symbols(self, window: Tokens) -> np.ndarray:
+        """[time] the window as a counting model reads it."""
+        if self.name == "semantic":
+            return window.semantic
+        codes = window.acoustic[:, : self.columns]
+        kinds = np.broadcast_to(np.arange(self.columns), codes.shape)
+        return offset_by_kind(codes, kinds, self.sizes).reshape(-1)
+
+    def mask(self, window: Tokens) -> np.ndarray:
+        """[time] which of these symbols count."""
+        return np.resize(self.scored, len(self.symbols(window)))
+
+    @torch.no_grad()
+    def nll(self, window: Tokens) -> tuple[float, int]:
+        """Summed over the stage's own symbols."""
+        ids, codes = (torch.from_numpy(t).long()[None] for t in (window.semantic, window.acoustic))
+        semantic = semantic_stream(ids, torch.tensor([ids.shape[1]]))
+        frames = torch.tensor([codes.shape[1]])
+        coarse, fine = (
+            Stream(part, frames) for part in (codes[..., : self.coarse], codes[..., self.coarse : self.columns])
+        )
+        streams = {"semantic": [semantic], "coarse": [semantic, coarse], "fine": [coarse, fine]}[self.name]
+        sums, counts = self.stage.nll(streams, training=False)
+        return float(sums[self.name]), counts[self.name]
+
+
+def perplexities(
+    model: AudioLM, train: Sequence[Tokens], test: Sequence[Tokens], *, order: int = 5, progress: Progress | None = None
+) -> dict[str, dict[str, Perplexity]]:
+    """For every stage: the model's perplexity on `test`, beside everything that only counts `train`."""
+    names = ["semantic", "coarse", *(["fine"] if model.fine_transformer is not None else [])]
+    found: dict[str, dict[str, Perplexity]] = {}
+    for done, name in enumerate(names):
+        view = StageView(model, name)
+        known = [view.symbols(window) for tokens in train for window in view.windows(tokens)]
+        asked = [window for tokens in test for window in view.windows(tokens)]
+        own = Perplexity()
+        for window in asked:
+            own.add(*view.nll(window))
+        others = baselines(
+            known,
+            [view.symbols(w) for w in asked],
+            view.sizes if view.columns > 1 else view.sizes[0],
+            order=order,
+            frame=view.columns,
+            scored=[view.mask(w) for w in asked],
+        )
+        found[name] = {name + " transformer": own, **others}
+        if progress is not None:
+            progress(done + 1, len(names))
+    return found
+
+
+@dataclass(frozen=True)
+class Continued:
+    """A prompt, what the model made of it, and what the recording does, all [samples] at one rate."""
+
+    speaker: str
+    prompt: Tensor
+    made: Tensor
+    original: Tensor
+    rate: int
+
+
+def continuations(
+    model: AudioLM,
+    manifest: Manifest,
+    *,
+    count: int = 100,
+    prompt_seconds: float = 3.0,
+    seconds: float = 3.0,
+    sampling: dict[str, Sampling] | None = None,
+    seed: int = 0,
+    batch: int = 10,
+    progress: Progress | None = None,
+) -> list[Continued]:
+    """Continuations of `count` prompts, taken from the manifest's recordings in turn, speaker by speaker."""
+    rate = model.codec.target_sample_hz
+    places = _places(manifest, count, prompt_seconds)
+    made: list[Continued] = []
+    for first in range(0, len(places), batch):
+        rows = places[first : first + batch]
+        size, more = round(prompt_seconds * rate), round(seconds * rate)
+        waves = [
+            read(manifest.resolve(entry), start=round(at * rate), frames=size + more, sample_rate=rate, channels=1)[0]
+            for entry, at in rows
+        ]
+        out = model(
+            prime_wave=[wave[:size] for wave in waves],
+            prime_wave_input_sample_hz=rate,
+            seconds=seconds,
+            sampling=sampling,
+            seed=list(range(seed + first, seed + first + len(rows))),
+        )
+        for (entry, _), wave, sound in zip(rows, waves, out, strict=True):
+            speaker = entry.speaker or "unknown"
+            # The codec's own prompt has the length of whole frames: what is new is the last `seconds`.
+            made.append(Continued(speaker, wave[:size], sound[-more:].cpu(), wave[size:], rate))
+        if progress is not None:
+            progress(len(made), len(places))
+    return made
+
+
+def _places(manifest: Manifest, count: int, seconds: float) -> list[tuple[Entry, float]]:
+    """Where the prompts begin: the pieces of `seconds` of each speaker's recordings, the speakers in turn."""
+    pieces: dict[str, list[tuple[Entry, float]]] = {}
+    for entry in manifest:
+        starts = np.arange(0.0, entry.duration - seconds, seconds)
+        pieces.setdefault(entry.speaker or "unknown", []).extend((entry, float(start)) for start in starts)
+    turns = [
+        piece
+        for i in range(max(map(len, pieces.values()), default=0))
+        for own in pieces.values()
+        for piece in own[i : i + 1]
+    ]
+    if not turns:
+        raise UserError(f"{manifest.root} has no recording of {seconds:g} seconds to take a prompt from.")
+    return turns[:count]

@@ -1,0 +1,58 @@
+"""Two gloo processes train the same stages as one with twice the accumulation."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from stages_on_ranks import train
+from token_sets import TRAINERS
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    two, one = tmp_path_factory.mktemp("two"), tmp_path_factory.mktemp("one")
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(HERE.parents[1]), str(HERE)]),
+        "OMP_NUM_THREADS": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+    done = subprocess.run(
+        [*launch, str(HERE / "stages_on_ranks.py"), str(two), "1"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    train(one, 2)
+    return two, one
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_AT2_parameters_are_equal_on_both_ranks(name: str, folders: tuple[Path, Path]) -> None:
+    first, second = (load_file(folders[0] / f"{name}-{rank}.safetensors") for rank in (0, 1))
+    for key in first:
+        assert torch.equal(first[key], second[key]), key
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_two_ranks_are_one_with_twice_the_accumulation(name: str, folders: tuple[Path, Path]) -> None:
+    two, one = (
+        [json.loads(line) for line in (folder / name / "metrics.jsonl").read_text().splitlines()] for folder in folders
+    )
+    assert len(two) == len(one)
+    for found, wanted in zip(two, one, strict=True):
+        for key in ("loss", name, f"valid/{name}", f"valid/ema/{name}"):
+            assert found.get(key) == pytest.approx(wanted.get(key), abs=1e-5), key
+    first, alone = (load_file(folder / f"{name}-0.safetensors") for folder in folders)
+    for key in first:
+        torch.testing.assert_close(first[key], alone[key], atol=1e-5, rtol=1e-4)
