@@ -9,7 +9,8 @@ from pathlib import Path
 from PIL import Image
 
 from madrigal.judge.chart import Series
-from madrigal.judge.html import Cell, Mark, Page, Sound
+from madrigal.judge.examples import add_example, write_files
+from madrigal.judge.html import Cell, Mark, Page
 from madrigal.judge.picture import spectrogram_picture
 from madrigal.judge.report import Example, Report, System
 from madrigal.judge.table import SHOWN, beats_opus, codebook_rows, figures, remarks, shown_metrics
@@ -20,7 +21,7 @@ def add_quality(page: Page, report: Report) -> None:
     names = shown_metrics(report)
     rows = [
         [
-            system.label,
+            system.told,
             system.measured_kbps and Mark(f"{system.measured_kbps:.2f}"),
             *(_cell(system, name) for name in names),
         ]
@@ -41,18 +42,10 @@ def _cell(system: System, name: str) -> Cell:
 
 def add_examples(page: Page, report: Report, limit: int | None = None) -> None:
     """Every kept utterance: its text, a player for each system with what a recogniser heard, its spectrograms."""
-    heard = {(score.utterance, score.system): score.heard for score in report.scores}
+    told = {system.label: system.told for system in report.systems}
     for example in report.examples[:limit]:
-        page.heading(example.name, level=3)
-        if example.text:
-            page.paragraph(example.text)
-        words = any(heard.get((example.name, label)) for label in example.waves)
-        rows: list[list[Cell]] = []
-        for label, wave in example.waves.items():
-            said: list[Cell] = [heard.get((example.name, label)) or ""] if words else []
-            rows.append([label, Sound(wave, example.rate), *said])
-        page.table(["", "", "heard"] if words else ["", ""], rows)
-        page.image(picture_of(report, example), f"Mel spectrograms of {example.name}")
+        heard = {score.system: score.heard for score in report.scores if score.utterance == example.name}
+        add_example(page, example, picture_of(report, example), heard, told)
 
 
 def picture_of(report: Report, example: Example) -> Image.Image:
@@ -93,10 +86,5 @@ def codec_page(report: Report, curves: Sequence[Series] = (), lead: str = "") ->
 
 def write_report(report: Report, folder: str | os.PathLike[str], curves: Sequence[Series] = ()) -> dict[str, Path]:
     """report.json, report.html and (with examples) spectrograms.png in `folder`; gives their paths by kind."""
-    target = Path(folder)
-    written = {"json": report.write(target / "report.json")}
-    if report.examples:
-        written["picture"] = target / "spectrograms.png"
-        picture_of(report, report.examples[0]).save(written["picture"], optimize=True)
-    written["page"] = codec_page(report, curves).write(target / "report.html")
-    return written
+    picture = picture_of(report, report.examples[0]) if report.examples else None
+    return write_files(report, codec_page(report, curves), picture, folder)

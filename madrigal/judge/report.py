@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import os
-from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import ClassVar, Final, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
-from madrigal.errors import UserError
 from madrigal.judge.codebooks import Codebook
 from madrigal.judge.estimates import Estimate
+from madrigal.judge.record import Record, SavedReport
 from madrigal.judge.signals import Wave
 
 FORMAT: Final = "madrigal.judge.codec"
 VERSION: Final = 1
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
-
-
-class System(_Record):
+class System(Record):
     """One way through: the original, the codec at a rate, or Opus at a rate.
 
     `metrics` are means over utterances; `versus_opus` are paired differences, this minus Opus at the same rate;
@@ -41,8 +34,15 @@ class System(_Record):
     def label(self) -> str:
         return self.name if self.kbps is None else f"{self.name} {self.kbps:g} kbps"
 
+    @property
+    def told(self) -> str:
+        """The label as people see it: Opus cannot go under some 5 kbps, whatever it is asked for."""
+        if self.kind != "opus" or self.kbps is None or (self.measured_kbps or 0.0) < 1.15 * self.kbps:
+            return self.label
+        return f"{self.name} {self.measured_kbps:.1f} kbps (asked for {self.kbps:g})"
 
-class Score(_Record):
+
+class Score(Record):
     """One utterance through one system: its metrics (None where undefined) and what a recogniser heard."""
 
     utterance: str
@@ -51,7 +51,7 @@ class Score(_Record):
     heard: str | None = None
 
 
-class LeftOut(_Record):
+class LeftOut(Record):
     """A measure that could not be taken, and what would bring it."""
 
     measure: str
@@ -67,9 +67,10 @@ class Example(NamedTuple):
     waves: dict[str, Wave]
 
 
-class Report(_Record):
+class Report(SavedReport):
     """An evaluation. All but `examples` (waves for the picture and the page) is in its JSON."""
 
+    of_what: ClassVar[str] = "a codec"
     format: Literal["madrigal.judge.codec"] = FORMAT
     version: Literal[1] = VERSION
     title: str
@@ -102,33 +103,3 @@ class Report(_Record):
             for system in self.systems
         }
         return {label: indices for label, indices in weak.items() if indices}
-
-    def to_json(self) -> str:
-        return json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=False, allow_nan=False)
-
-    def write(self, path: str | os.PathLike[str]) -> Path:
-        """Write the JSON, beside first and then renamed, so that a reader never sees half of it."""
-        target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        beside = target.with_name(f".{target.name}.{os.getpid()}")
-        beside.write_text(self.to_json() + "\n", encoding="utf-8")
-        beside.replace(target)
-        return target
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Report:
-        """Read what `write` wrote."""
-        try:
-            content: Any = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise UserError(f"The report {path} cannot be read ({error}): evaluate again.") from error
-        if not isinstance(content, dict) or content.get("format") != FORMAT:
-            raise UserError(f"{path} is not the report of a codec: give the JSON that `madrigal evaluate` wrote.")
-        if content.get("version") != VERSION:
-            raise UserError(
-                f"The report {path} has version {content.get('version')}, this program reads {VERSION}: evaluate again."
-            )
-        try:
-            return cls.model_validate(content)
-        except ValidationError as error:
-            raise UserError(f"The report {path} is damaged ({error.error_count()} fields): evaluate again.") from error

@@ -52,9 +52,7 @@ def quality_table(report: Report) -> Table:
     for system in report.systems:
         rate = "" if system.measured_kbps is None else f"{system.measured_kbps:.2f}"
         cells = [_terminal_cell(system, name) for name in names]
-        table.add_row(
-            Text(system.label), rate, *cells, end_section=system is report.systems[0] or _last(report, system)
-        )
+        table.add_row(Text(system.told), rate, *cells, end_section=system is report.systems[0] or _last(report, system))
     return table
 
 

@@ -3,14 +3,16 @@
 from collections.abc import Mapping
 from math import log2
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from madrigal.data.audio import resample
 from madrigal.data.collate import mask_from_lengths
+from madrigal.data.tokens import PAD
 from madrigal.engine.pretrained import Pretrained
 from madrigal.engine.recipe import build_config, known_keywords
 from madrigal.errors import UserError
@@ -22,6 +24,9 @@ from madrigal.soundstream.config import SoundStreamConfig
 from madrigal.soundstream.discriminators import build_discriminators
 from madrigal.soundstream.seanet import ResidualUnit, SeanetDecoder, SeanetEncoder
 from madrigal.soundstream.spectral import ConvNeXtBlock, SpectralDecoder, SpectralEncoder, start_as_vocoder
+
+if TYPE_CHECKING:
+    from madrigal.soundstream.streaming import StreamingDecoder
 
 
 class LossBreakdown(NamedTuple):
@@ -123,6 +128,10 @@ class SoundStream(nn.Module, Pretrained):
         return self.config.rq_groups
 
     @property
+    def channels(self) -> int:
+        return self.config.input_channels
+
+    @property
     def downsample_factor(self) -> int:
         return self.config.downsample_factor
 
@@ -174,9 +183,34 @@ class SoundStream(nn.Module, Pretrained):
         return codes
 
     @torch.no_grad()
-    def tokenize(self, audio: Tensor) -> Tensor:
-        """Waves to codes [batch, frames, quantizers], without gradients."""
-        return self.encode(audio)
+    def tokenize(self, audio: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Waves to codes [batch, frames, quantizers], without gradients.
+
+        With real `lengths` [batch] each row is coded alone, so that its codes are to the bit those of the row by
+        itself; behind its own frames they are -1.
+        """
+        if lengths is None:
+            return self.encode(audio)
+        rows = [wave[:, :size] for wave, size in zip(self._batched(audio), lengths.tolist(), strict=True)]
+        none = torch.zeros(0, self.num_quantizers * self.rq_groups, dtype=torch.long, device=audio.device)
+        codes = [self.encode(row[None])[0] if row.shape[-1] else none for row in rows]
+        return pad_sequence(codes, batch_first=True, padding_value=PAD)
+
+    def frames(self, lengths: Tensor) -> Tensor:
+        """Frames [batch] of so many samples [batch]."""
+        return -(-lengths // self.downsample_factor)
+
+    def fingerprint(self) -> str:
+        """16 hex digits of the options and weights that codes depend on."""
+        from madrigal.soundstream.fingerprint import fingerprint
+
+        return fingerprint(self).hex()
+
+    def stream_decoder(self) -> "StreamingDecoder":
+        """Decodes codes in pieces: `push(codes)`, and at the end `flush()`."""
+        from madrigal.soundstream.streaming import StreamingDecoder
+
+        return StreamingDecoder(self)
 
     def decode(
         self,

@@ -13,13 +13,11 @@ from madrigal.data.collate import mask_from_lengths
 from madrigal.data.source import AudioSource
 from madrigal.engine.artifacts import ORIGINAL, Audio, Sample
 from madrigal.engine.feed import Batch
-from madrigal.engine.keywords import translated
+from madrigal.engine.keywords import plan_and_keywords
 from madrigal.engine.plan import Plan
-from madrigal.engine.recipe import build_config
 from madrigal.engine.schedule import ScheduleName
 from madrigal.engine.trainer import Figures, Terms, Trainer
 from madrigal.engine.turn import Turn
-from madrigal.errors import UserError
 from madrigal.soundstream.codec import SoundStream
 from madrigal.soundstream.losses import discriminator_terms, generator_terms
 
@@ -69,11 +67,7 @@ class SoundStreamTrainer(Trainer):
         recipe: dict[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        given = {name: options.pop(name) for name in list(options) if name in _TRAINER_KEYWORDS}
-        more, options = translated(options)
-        if plan is not None and options:
-            raise UserError(f"Give SoundStreamTrainer a plan or its keywords, not both: drop {', '.join(options)}.")
-        plan = plan or build_config(SoundStreamPlan, options, "SoundStreamTrainer")
+        plan, given = plan_and_keywords(SoundStreamPlan, plan, options, "SoundStreamTrainer")
         self.turns_share_batch = plan.discr_share_batch
         if folder is not None:
             seconds = (
@@ -87,7 +81,7 @@ class SoundStreamTrainer(Trainer):
             results_folder=results_folder,
             open_data=None if source is None else lambda run: self._open(source, run, anew=not given.get("resume")),
             recipe=recipe or _recipe(soundstream, plan, source),
-            **{**more, **given},
+            **given,
         )
 
     def _open(self, source: AudioSource, run: Path, *, anew: bool) -> tuple[Any, Any]:
@@ -242,17 +236,6 @@ class SoundStreamTrainer(Trainer):
         """Give the codec the averaged weights."""
         if self.ema is not None:
             self.model.load_state_dict(self.ema.state_dict(), strict=False)
-
-
-_TRAINER_KEYWORDS = {
-    "dataset",
-    "val_dataset",
-    "train_dataloader",
-    "val_dataloader",
-    "accelerator",
-    "resume",
-    "overwrite",
-}
 
 
 def _target(batch: Batch) -> Tensor:

@@ -69,6 +69,14 @@ def training_parts(cache: Path, seed: int, without: Collection[str]) -> dict[str
     }
 
 
+def check_held_out(train: list[Row], test: list[Row]) -> None:
+    """Refuse a training set that shares a speaker or a sentence with the test set."""
+    shared = {row["speaker"] for row in train} & {row["speaker"] for row in test}
+    shared |= {normalise(row["text"]) for row in train} & {normalise(row["text"]) for row in test}
+    if shared:
+        raise ValueError(f"Speakers or sentences of the test set are in the training set: {sorted(shared)}.")
+
+
 def merge(out: Path, parts: Collection[str], test: list[Row]) -> None:
     """Write the manifest of all finished parts, after a check that nothing of the test set is in it."""
     rows = [
@@ -77,10 +85,7 @@ def merge(out: Path, parts: Collection[str], test: list[Row]) -> None:
         if (out / part / MANIFEST).is_file()
         for row in read_manifest(out / part / MANIFEST)
     ]
-    shared = {row["speaker"] for row in rows} & {row["speaker"] for row in test}
-    shared |= {normalise(row["text"]) for row in rows} & {normalise(row["text"]) for row in test}
-    if shared:
-        raise ValueError(f"Speakers or sentences of the test set are in the training set: {sorted(shared)}.")
+    check_held_out(rows, test)
     write_manifest(out / MANIFEST, rows)
 
 
