@@ -6,7 +6,13 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PARTS = [["soundstream.py", "step"], ["soundstream.py", "codec"], ["soundstream.py", "growth"], ["compress_memory.py"]]
+PARTS = [
+    ["soundstream.py", "step"],
+    ["soundstream.py", "codec"],
+    ["soundstream.py", "growth"],
+    ["compress_memory.py"],
+    *(["audiolm.py", stage] for stage in ("semantic", "coarse", "fine", "length")),
+]
 
 
 def main() -> None:

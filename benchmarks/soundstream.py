@@ -5,19 +5,14 @@ discriminators and the complex STFT discriminator, a gradient penalty every four
 """
 
 import argparse
-import json
-import shlex
 import statistics
-import subprocess
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import soundfile
 import torch
+from measuring import Records, beside, cpu_seconds
 
 from madrigal import SoundStream, SoundStreamTrainer
 from madrigal.engine.machine import matmul_rate, prepare_process
@@ -53,22 +48,7 @@ def trainer(folder: Path, batch_size: int, seconds: float, precision: str = "fp3
     )
 
 
-def cpu_seconds(call: Callable[[], Any]) -> float:
-    start = time.process_time()
-    call()
-    return time.process_time() - start
-
-
-def beside(command: str | None) -> dict[str, dict[str, Any]]:
-    """The other library's figures by name, measured now."""
-    if command is None:
-        return {}
-    output = subprocess.run(shlex.split(command), capture_output=True, text=True, check=True).stdout
-    records = [json.loads(line.removeprefix("REC ")) for line in output.splitlines() if line.startswith("REC ")]
-    return {record["name"]: record for record in records}
-
-
-def step(folder: Path, other: dict[str, dict[str, Any]]) -> None:
+def step(folder: Path, other: Records) -> None:
     """One step, with and without the gradient penalty, in float32 and bfloat16; medians of two cycles of four."""
     for precision, bits in (("fp32", 32), ("bf16", 16)):
         run = trainer(folder, 4, 1.0, precision)
@@ -83,12 +63,12 @@ def step(folder: Path, other: dict[str, dict[str, Any]]) -> None:
         limit = run.step_flops / rate
         print(f"step {precision}: {plain:.2f} CPU s, {penalty:.2f} with penalty, {cycle:.2f} on average", flush=True)
         print(f"step {precision}: {plain / limit:.2f} times the limit of {limit:.2f} s at {rate / 1e9:.0f} GFLOP/s")
-        if record := other.get("soundstream.train_step"):
+        for record in other.get("soundstream.train_step", [])[:1]:
             theirs = (3 * statistics.median(record["cpu_nogp"]) + statistics.median(record["cpu_gp"])) / 4
             print(f"step {precision}: beside {theirs:.2f} CPU s: {cycle / theirs:.3f} of it", flush=True)
 
 
-def codec(_: Path, other: dict[str, dict[str, Any]]) -> None:
+def codec(_: Path, other: Records) -> None:
     """Encode and decode ten seconds."""
     model = SoundStream(**REFERENCE, discriminators=False).eval()
     wave = torch.randn(1, 10 * RATE) * 0.1
@@ -97,12 +77,12 @@ def codec(_: Path, other: dict[str, dict[str, Any]]) -> None:
         encode = statistics.median(cpu_seconds(lambda: model.tokenize(wave)) for _ in range(10))
         decode = statistics.median(cpu_seconds(lambda: model.decode_from_codebook_indices(codes)) for _ in range(10))
     print(f"codec: encode {encode:.3f} and decode {decode:.3f} CPU s for 10 s of audio, {10 / (encode + decode):.1f}x")
-    if record := other.get("soundstream.tokenize"):
+    for record in other.get("soundstream.tokenize", [])[:1]:
         theirs = record["te"]["cpu_median"] + record["td"]["cpu_median"]
         print(f"codec: beside {theirs:.3f} CPU s: {(encode + decode) / theirs:.3f} of it")
 
 
-def growth(folder: Path, _: dict[str, dict[str, Any]]) -> None:
+def growth(folder: Path, _: Records) -> None:
     """A plain step for clips and batches of several sizes, and its cost per second of audio."""
     for batch_size, seconds in ((1, 1.0), (2, 1.0), (4, 1.0), (8, 1.0), (4, 0.5), (4, 2.0), (4, 4.0)):
         run = trainer(folder, batch_size, seconds)

@@ -3,7 +3,7 @@
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -11,10 +11,13 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from madrigal.audiolm.config import StageConfig
+from madrigal.audiolm.source import TokenSource
+from madrigal.audiolm.training import StagePlan
 from madrigal.data.source import AudioSource
-from madrigal.soundstream.config import WEIGHT_ALIASES, SoundStreamConfig
-from madrigal.soundstream.recipe import SoundStreamRecipe
-from madrigal.soundstream.trainer import SoundStreamPlan
+from madrigal.engine.plan import Plan
+from madrigal.soundstream.config import WEIGHT_ALIASES
+from madrigal.verbs.systems import SYSTEMS, named
 
 PAGE = Path(__file__).parent.parent / "docs" / "options.md"
 
@@ -30,63 +33,121 @@ WORDS: dict[Any, str] = {
 
 HEAD = """# Options
 
-Every key of a recipe. `scripts/write_options.py` (`make docs`) writes this page from the options themselves.
+Every key of every recipe. `scripts/write_options.py` (`make docs`) writes this page from the options themselves.
 
 A key is written `model.codebook_size=512` on the command line, under `model:` in a recipe's YAML, and
-`codebook_size=512` in Python: the keys of `model` are keyword arguments of `SoundStream`, those of `plan` of
-`SoundStreamTrainer`. `system` is `soundstream`.
+`codebook_size=512` in Python: the keys of `model` are keyword arguments of the model, those of `plan` of its trainer.
+A recipe names its `system`; what each system has of its own follows after what several have.
 """
+
+SHARED: dict[str, type[BaseModel]] = {
+    "plan": Plan,
+    "data": AudioSource,
+    "data of the stages": TokenSource,
+    "model of the stages": StageConfig,
+    "plan of the stages": StagePlan,
+}
+"""Sections that several systems share, by the name that they have on the page."""
+
+WORDS_OF: dict[str, str] = {
+    "plan": "The `plan` of every training on the engine. Either `num_train_steps` or `num_train_epochs` is needed.",
+    "data": "The `data` of `soundstream`, `kmeans` and `masked-prediction`; `data=FOLDER` is short for `data.path=FOLDER`.",
+    "data of the stages": "The `data` of `semantic`, `coarse` and `fine`: recordings, or the tokens that were made of them.",
+    "model of the stages": "What the three transformers of AudioLM have in common. A recipe fills in what follows from its "
+    "tokenizer, its codec and its data: `num_semantic_tokens`, `codebook_size`, `rq_groups`, `frames_per_semantic` and "
+    "`window_seconds`.",
+    "plan of the stages": "What their plans have beyond the others.",
+    "soundstream": "The codec: `SoundStream` and `SoundStreamTrainer`; [soundstream.md](soundstream.md) says what the options are for.",
+    "kmeans": "A tokenizer by k-means over features of a kind; [tokenizers.md](tokenizers.md).",
+    "masked-prediction": "A tokenizer that is trained: `MaskedPrediction`; [tokenizers.md](tokenizers.md).",
+    "semantic": "The first stage of AudioLM: `SemanticTransformer`, `SemanticTransformerTrainer`; [audiolm.md](audiolm.md).",
+    "coarse": "The second stage of AudioLM: `CoarseTransformer`, `CoarseTransformerTrainer`.",
+    "fine": "The third stage of AudioLM: `FineTransformer`, `FineTransformerTrainer`.",
+    "audiolm": "Tokenizer, tokens and stages in one run. A part is changed by its name: `semantic.plan.lr=1e-4`.",
+}
 
 
 def page() -> str:
     """The whole text of docs/options.md."""
-    aliases = ", ".join(f"`{old}` for `{new}`" for old, new in WEIGHT_ALIASES.items())
-    model = f"Options of `SoundStream`; [soundstream.md](soundstream.md) says what they are for.\n\n{_tables('model')}"
-    return "\n".join(
-        [
-            HEAD,
-            f"## model\n\n{model}",
-            f"Older names of single weights are understood too: {aliases}.\n",
-            f"## data\n\nThe recordings; `data=FOLDER` is short for `data.path=FOLDER`.\n\n{_tables('data')}",
-            f"## plan\n\nThe training. Either `num_train_steps` or `num_train_epochs` is needed.\n\n{_tables('plan')}",
-        ]
-    )
+    parts = [HEAD]
+    for name, kind in SHARED.items():
+        keys = {key: field for key, field in kind.model_fields.items() if key not in _shared(kind, but=kind)}
+        parts.append(f"## {name}\n\n{WORDS_OF[name]}\n\n{_table(keys)}")
+    for system in SYSTEMS:
+        parts.append(f"## {system}\n\n{WORDS_OF[system]}\n")
+        for section, kind in sections(system).items():
+            for title, keys in _groups(system, section, kind):
+                parts.append(f"### {system} {title}\n\n{_table(keys)}")
+        if system == "soundstream":
+            aliases = ", ".join(f"`{old}` for `{new}`" for old, new in WEIGHT_ALIASES.items())
+            parts.append(f"Older names of single weights are understood too: {aliases}.\n")
+    return "\n".join(parts)
+
+
+def sections(system: str) -> dict[str, type[BaseModel]]:
+    """What holds the keys of each section of a system's recipe; "" are the keys beside the sections."""
+    recipe = named(SYSTEMS[system].recipe)
+    found: dict[str, type[BaseModel]] = {"": recipe}
+    for name, field in recipe.model_fields.items():
+        kind = field.annotation
+        if name == "model" and hasattr(recipe, "transformer"):
+            kind = recipe.transformer.Config  # checked there, and built when its tokenizer and codec are known
+        for one in get_args(get_args(kind)[0]) if get_origin(kind) is Annotated else get_args(kind) or [kind]:
+            if isinstance(one, type) and issubclass(one, BaseModel):
+                several = get_origin(kind) in (Union, UnionType, Annotated)
+                found[f"{name} of {_kind(one)}" if several else name] = one
+    return found
 
 
 def options() -> dict[str, dict[str, FieldInfo]]:
-    """The keys of a recipe by their section."""
-    sections: dict[str, type[BaseModel]] = {"model": SoundStreamConfig, "data": AudioSource, "plan": SoundStreamPlan}
-    found = SoundStreamRecipe.model_fields
-    assert {name for name in found if name != "system"} == set(sections)
-    assert all(found[name].annotation is kind for name, kind in sections.items())
-    return {name: kind.model_fields for name, kind in sections.items()}
+    """All keys by system and section: `soundstream.model` and so on."""
+    return {
+        f"{system}.{section}".rstrip("."): _keys(system, section, kind)
+        for system in SYSTEMS
+        for section, kind in sections(system).items()
+    }
 
 
-def _tables(section: str) -> str:
-    """One table for each group of options that a comment heads in the source."""
-    keys = options()[section]
-    tables = []
-    for heading, names in _groups(section, list(keys)):
-        rows = [f"| `{name}` | {_type(keys[name])} | {_default(keys[name])} | {_text(keys[name])} |" for name in names]
-        title = f"### {heading[0].upper()}{heading[1:]}\n\n" if heading else ""
-        tables.append(title + "\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows]) + "\n")
-    return "\n".join(tables)
+def _keys(system: str, section: str, kind: type[BaseModel]) -> dict[str, FieldInfo]:
+    """The keys of a section; a tokenizer's kind is its section's name, and the sections are no keys."""
+    left_out = {"kind"} if section else {"system", *(name.split(" ")[0] for name in sections(system))}
+    return {name: field for name, field in kind.model_fields.items() if name not in left_out}
 
 
-def _groups(section: str, names: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """Headings and their keys; only the model has so many options that its source groups them."""
-    if section != "model":
-        yield "", names
+def _kind(config: type[BaseModel]) -> str:
+    """The kind of tokenizer that a config is of."""
+    return str(get_args(config.model_fields["kind"].annotation)[0])
+
+
+def _groups(system: str, section: str, kind: type[BaseModel]) -> Iterator[tuple[str, dict[str, FieldInfo]]]:
+    """Titles and keys of the tables of a section, without what it shares; comments in the source head the groups."""
+    keys = {n: field for n, field in _keys(system, section, kind).items() if n not in _shared(kind)}
+    title = section or "recipe"
+    source = inspect.getsource(kind)
+    if not re.search(r"^    # ", source, re.MULTILINE):
+        if keys:
+            yield title, keys
         return
-    found: dict[str, list[str]] = {}
+    found: dict[str, dict[str, FieldInfo]] = {}
     heading = ""
-    for line in inspect.getsource(SoundStreamConfig).splitlines():
+    for line in source.splitlines():
         if comment := re.match(r"    # (.+)", line):
             heading = comment[1]
-        elif (key := re.match(r"    (\w+):", line)) and key[1] in names:
-            found.setdefault(heading, []).append(key[1])
-    assert [name for group in found.values() for name in group] == names
-    yield from found.items()
+        elif (key := re.match(r"    (\w+):", line)) and key[1] in keys:
+            found.setdefault(heading, {})[key[1]] = keys[key[1]]
+    assert [name for group in found.values() for name in group] == list(keys)
+    yield from ((f"{title}: {heading}", group) for heading, group in found.items())
+
+
+def _shared(kind: type[BaseModel], but: type[BaseModel] | None = None) -> set[str]:
+    """The keys that are listed among those that several systems have."""
+    shared = [one for one in SHARED.values() if issubclass(kind, one) and one is not but]
+    return {name for one in shared for name in one.model_fields}
+
+
+def _table(keys: Mapping[str, FieldInfo]) -> str:
+    rows = [f"| `{name}` | {_type(field)} | {_default(field)} | {_text(field)} |" for name, field in keys.items()]
+    return "\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows]) + "\n"
 
 
 def _text(field: FieldInfo) -> str:

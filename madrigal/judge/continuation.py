@@ -22,6 +22,7 @@ from madrigal.judge.record import Record, SavedReport
 from madrigal.judge.report import Example, LeftOut
 from madrigal.judge.signals import Wave, as_channels
 from madrigal.judge.speakers import FILES, SpeakerJudge, SpeakerVerdict
+from madrigal.judge.vosk import VoskRecogniser
 from madrigal.judge.words import HOW_TO as WORDS_HOW_TO
 from madrigal.judge.words import Validity, WordList, agreement, validity
 
@@ -170,6 +171,7 @@ def evaluate_continuations(
         if kind not in {judge.kind for judge in judges}
     ]
     features = [*(judge.kind for judge in judges), *(["recogniser", "wer"] if listeners else [])]
+    features += ["vosk"] if isinstance(second_recogniser, VoskRecogniser) else []
     return ContinuationReport(
         title=title,
         speakers=sorted({item.speaker for item in items}),

@@ -20,7 +20,7 @@ def read_curves(run: str | os.PathLike[str]) -> dict[str, Series]:
     """Name -> line over steps, from a run's folder or from the file itself, names in the order of their first use.
 
     A step that was written twice (a run that was resumed) counts as it was written last. Half a last line, left by a
-    kill, is passed over; so is what is no number. NaN and infinities stay, and are gaps in a chart.
+    kill, is passed over; so is what is no number. Null, NaN and infinities are gaps in a chart.
     """
     path = Path(run)
     path = path / FILE if path.is_dir() else path
@@ -29,6 +29,7 @@ def read_curves(run: str | os.PathLike[str]) -> dict[str, Series]:
         with path.open(encoding="utf-8", errors="replace") as lines:
             for record in _records(lines):
                 for name, value in record.items():
+                    value = float("nan") if value is None else value
                     if name not in BOOKKEEPING and isinstance(value, (int, float)) and not isinstance(value, bool):
                         points.setdefault(name, {})[record["step"]] = float(value)
     except OSError as error:

@@ -139,7 +139,7 @@ class KneserNey:
 
     `vocabulary` is the number of ids, or one number for each kind of position (codebooks of a codec, laid one after the
     other by `Alphabet.offset`). `lags` are the distances of the context's symbols, the most telling first: 1, 2, 3 …
-    unless given; in a stream of flattened frames the same codebook of the frame before may tell more than neighbours do.
+    unless given; in a stream of flattened frames the same codebook of the frame before may tell the most.
     """
 
     def __init__(

@@ -33,7 +33,11 @@ class WordList:
 
     def __init__(self, name: str, words: Iterable[str]) -> None:
         self.name = name
-        pieces = {piece for word in [*words, *ONES, *TENS, "hundred", "thousand"] for piece in normalise(word).split()}
+        pieces = {
+            piece
+            for word in [*words, *LETTERS, *ONES, *TENS, "hundred", "thousand"]
+            for piece in normalise(word).split()
+        }
         self._words = frozenset(piece for piece in pieces if len(piece) > 1 or piece in LETTERS)
 
     @classmethod

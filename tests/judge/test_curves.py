@@ -48,8 +48,9 @@ def test_half_a_line_and_other_rubbish_are_passed_over(tmp_path: Path) -> None:
     assert read_curves(path)["loss"].y == [2.0]
 
 
-def test_nan_stays_as_a_gap(tmp_path: Path) -> None:
-    path = write(tmp_path / "m.jsonl", *({"step": step, "loss": math.nan if step == 2 else 1.0} for step in range(4)))
+@pytest.mark.parametrize("nothing", [math.nan, None])
+def test_what_is_no_finite_number_stays_as_a_gap(tmp_path: Path, nothing: float | None) -> None:
+    path = write(tmp_path / "m.jsonl", *({"step": step, "loss": nothing if step == 2 else 1.0} for step in range(4)))
     loss = read_curves(path)["loss"]
     assert math.isnan(loss.y[2])
     assert line_chart([loss]).count("M", line_chart([loss]).rindex('class="line')) == 2

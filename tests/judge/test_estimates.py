@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from madrigal.judge.estimates import of_difference, of_mean, of_ratio, student_quantile
+from madrigal.judge.estimates import of_difference, of_mean, of_ratio, of_share, student_quantile
 
 
 @pytest.mark.parametrize(("freedom", "point"), [(1, 12.706), (4, 2.776), (9, 2.262), (30, 2.042), (1000, 1.962)])
@@ -53,3 +53,10 @@ def test_a_ratio_is_pooled_and_its_error_is_that_of_resampling() -> None:
 
 def test_a_ratio_without_denominator_is_none() -> None:
     assert of_ratio([1.0], [0.0]) is None
+
+
+def test_shares_are_never_certain() -> None:
+    all_won, half = of_share(10, 10), of_share(50, 100)
+    assert (all_won.mean, all_won.high) == (1.0, 1.0)
+    assert all_won.low == pytest.approx(0.722, abs=0.001)
+    assert (half.low, half.high) == (pytest.approx(0.404, abs=0.001), pytest.approx(0.596, abs=0.001))

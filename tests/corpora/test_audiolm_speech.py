@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import audiolm_speech
+import numpy as np
+import pytest
+from codec_speech import check_held_out
+from corpus import CorpusWriter, read_manifest
+
+from madrigal.data.manifest import Manifest
+
+VOICES = [f"kokoro-{name}" for name in ("one", "two", "three", "four")]
+
+
+def write_part(folder: Path, said: dict[str, list[str]]) -> None:
+    """A part with a short clip for every sentence of each speaker."""
+    with CorpusWriter(folder, "CC0", synthetic=True) as writer:
+        for speaker, texts in said.items():
+            for number, text in enumerate(texts):
+                writer.add(f"{speaker}/{number:05d}", np.zeros(1600, dtype=np.float32), 16_000, text, speaker)
+
+
+def spoken() -> dict[str, list[str]]:
+    """Four voices; the third has a sentence of the fourth, which is held out."""
+    texts = {voice: [f"Sentence {number} of {voice}." for number in range(3)] for voice in VOICES}
+    texts[VOICES[0]].append("Sentence 1, of KOKORO four!")
+    texts[VOICES[3]].append("Sentence 1 of kokoro-four.")
+    return texts
+
+
+@pytest.fixture
+def builders(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Parts that are built in an instant; gives the names of those that were."""
+    built: list[str] = []
+
+    def building(name: str, said: dict[str, list[str]]) -> Callable[[Path], None]:
+        def build(folder: Path) -> None:
+            built.append(name)
+            write_part(folder, said)
+
+        return build
+
+    parts = {
+        "hibari": building("hibari", {"hibari-heart": ["Only hibari says this.", "Sentence 2 of kokoro-three."]}),
+        audiolm_speech.KOKORO: building(audiolm_speech.KOKORO, spoken()),
+    }
+    monkeypatch.setattr(audiolm_speech, "part_builders", lambda cache, seed: parts)
+    return built
+
+
+def test_the_last_voices_and_their_sentences_are_held_out(tmp_path: Path, builders: list[str]) -> None:
+    audiolm_speech.build(tmp_path / "out", tmp_path / "cache", 0)
+    train, test = (Manifest.load(tmp_path / "out" / name) for name in ("train", "test"))
+    assert {entry.speaker for entry in test} == set(VOICES[-2:])
+    assert {entry.speaker for entry in train} == {"hibari-heart", *VOICES[:2]}
+    assert not {entry.text for entry in train} & {entry.text for entry in test}
+    # One clip of hibari and one of the first voice said what a held-out voice says.
+    assert len(train) == 1 + 3 + 3
+    assert len(test) == 3 + 4
+    for manifest in (train, test):
+        assert all(manifest.resolve(entry).is_file() for entry in manifest)
+    assert json.loads((tmp_path / "out" / "test" / "manifest.jsonl").read_text().splitlines()[0])["licence"] == "CC0"
+
+
+def test_finished_parts_are_used_where_they_lie(tmp_path: Path, builders: list[str]) -> None:
+    elsewhere = tmp_path / "codec" / "train"
+    write_part(elsewhere / "hibari", {"hibari-heart": ["Built long ago."]})
+    (elsewhere / audiolm_speech.KOKORO).mkdir()  # not finished: it has no manifest
+    audiolm_speech.build(tmp_path / "out", tmp_path / "cache", 0, [elsewhere])
+    assert builders == [audiolm_speech.KOKORO]
+    train = Manifest.load(tmp_path / "out" / "train")
+    assert train.entries[0].text == "Built long ago."
+    assert train.resolve(train.entries[0]).resolve().is_relative_to(elsewhere)
+    audiolm_speech.build(tmp_path / "out", tmp_path / "cache", 0, [elsewhere])
+    assert builders == [audiolm_speech.KOKORO]
+    assert read_manifest(tmp_path / "out" / "train" / "manifest.jsonl") == [
+        entry.model_dump(exclude_none=True) for entry in train
+    ]
+
+
+def test_a_leak_is_refused() -> None:
+    row = {"speaker": "a", "text": "Good morning."}
+    with pytest.raises(ValueError, match="good morning"):
+        check_held_out([row], [{"speaker": "b", "text": "good morning"}])
+    with pytest.raises(ValueError, match="'a'"):
+        check_held_out([row], [{"speaker": "a", "text": "Good night."}])
+    check_held_out([row], [{"speaker": "b", "text": "Good night."}])
+
+
+def test_fourteen_voices_take_the_place_of_the_codecs_twelve(tmp_path: Path) -> None:
+    parts = audiolm_speech.part_builders(tmp_path, 0)
+    assert "kokoro" not in parts
+    assert list(parts)[-1] == "kokoro14"
+    assert {"festvox-ru", "asterisk-fr", "asterisk-ru", "hibari", "piper-joe", "flite"} < set(parts)
+
+
+def test_the_command_line_takes_several_folders_of_parts(
+    tmp_path: Path, builders: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_part(tmp_path / "b" / "hibari", {"hibari-heart": ["Somewhere else."]})
+    command = ["audiolm_speech.py", "--out", str(tmp_path / "out"), "--parts", str(tmp_path / "a")]
+    monkeypatch.setattr(sys, "argv", [*command, "--parts", str(tmp_path / "b")])
+    audiolm_speech.main()
+    assert builders == [audiolm_speech.KOKORO]
+    assert "test: 7 clips, 2 speakers" in capsys.readouterr().out
