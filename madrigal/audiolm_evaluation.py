@@ -7,17 +7,29 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from madrigal.audiolm.loading import load_audiolm
 from madrigal.audiolm.packing import Stream
 from madrigal.audiolm.pipeline import AudioLM
 from madrigal.audiolm.semantic import semantic_stream
 from madrigal.audiolm.stage import StageTransformer
+from madrigal.audiolm.whole_recipe import AudioLMRecipe
 from madrigal.data.audio import read
 from madrigal.data.manifest import Entry, Manifest
+from madrigal.data.source import manifest_of
 from madrigal.data.tokens import TokenShards
+from madrigal.engine.machine import prepare_process
+from madrigal.engine.recipe import build_config, read_recipe
 from madrigal.errors import UserError
+from madrigal.judge import packages
+from madrigal.judge.continuation import Continuation, ContinuationReport, StagePerplexity, evaluate_continuations
+from madrigal.judge.continuation_page import write_continuations
+from madrigal.judge.curves import read_curves, select
 from madrigal.judge.language import Perplexity, baselines, offset_by_kind
+from madrigal.judge.recognition import Recogniser, find_recogniser
+from madrigal.judge.speakers import find_speaker_judges
+from madrigal.judge.vosk import VoskRecogniser, find_second_recogniser
+from madrigal.judge.words import find_word_list
 from madrigal.layers.sampling import Sampling
 
 Progress = Callable[[int, int], object]
@@ -108,10 +120,10 @@ class StageView:
 
 def perplexities(
     model: AudioLM, train: Sequence[Tokens], test: Sequence[Tokens], *, order: int = 5, progress: Progress | None = None
-) -> dict[str, dict[str, Perplexity]]:
+) -> dict[str, tuple[Perplexity, dict[str, Perplexity]]]:
     """For every stage: the model's perplexity on `test`, beside everything that only counts `train`."""
     names = ["semantic", "coarse", *(["fine"] if model.fine_transformer is not None else [])]
-    found: dict[str, dict[str, Perplexity]] = {}
+    found: dict[str, tuple[Perplexity, dict[str, Perplexity]]] = {}
     for done, name in enumerate(names):
         view = StageView(model, name)
         known = [view.symbols(window) for tokens in train for window in view.windows(tokens)]
@@ -127,21 +139,10 @@ def perplexities(
             frame=view.columns,
             scored=[view.mask(w) for w in asked],
         )
-        found[name] = {name + " transformer": own, **others}
+        found[name] = own, others
         if progress is not None:
             progress(done + 1, len(names))
     return found
-
-
-@dataclass(frozen=True)
-class Continued:
-    """A prompt, what the model made of it, and what the recording does, all [samples] at one rate."""
-
-    speaker: str
-    prompt: Tensor
-    made: Tensor
-    original: Tensor
-    rate: int
 
 
 def continuations(
@@ -155,39 +156,110 @@ def continuations(
     seed: int = 0,
     batch: int = 10,
     progress: Progress | None = None,
-) -> list[Continued]:
+) -> list[Continuation]:
     """Continuations of `count` prompts, taken from the manifest's recordings in turn, speaker by speaker."""
     rate = model.codec.target_sample_hz
-    places = _places(manifest, count, prompt_seconds)
-    made: list[Continued] = []
+    places = _places(manifest, count, prompt_seconds, seconds)
+    size, more = round(prompt_seconds * rate), round(seconds * rate)
+    made: list[Continuation] = []
     for first in range(0, len(places), batch):
         rows = places[first : first + batch]
-        size, more = round(prompt_seconds * rate), round(seconds * rate)
         waves = [
-            read(manifest.resolve(entry), start=round(at * rate), frames=size + more, sample_rate=rate, channels=1)[0]
+            read(manifest.resolve(entry), start=round(at * rate), frames=size + more, sample_rate=rate, channels=1)
             for entry, at in rows
         ]
         out = model(
-            prime_wave=[wave[:size] for wave in waves],
+            prime_wave=[wave[0, :size] for wave in waves],
             prime_wave_input_sample_hz=rate,
             seconds=seconds,
             sampling=sampling,
             seed=list(range(seed + first, seed + first + len(rows))),
         )
-        for (entry, _), wave, sound in zip(rows, waves, out, strict=True):
-            speaker = entry.speaker or "unknown"
-            # The codec's own prompt has the length of whole frames: what is new is the last `seconds`.
-            made.append(Continued(speaker, wave[:size], sound[-more:].cpu(), wave[size:], rate))
+        for (entry, at), wave, sound in zip(rows, waves, out, strict=True):
+            made.append(
+                Continuation(
+                    name=f"{Path(entry.path).stem} from {at:g} s",
+                    speaker=entry.speaker or "unknown",
+                    rate=rate,
+                    prompt=wave[:, :size].numpy(),
+                    # The prompt as the codec gives it has whole frames: what is new is the end.
+                    continuation=sound[None, -more:].cpu().numpy(),
+                    original=wave[:, size:].numpy(),
+                )
+            )
         if progress is not None:
             progress(len(made), len(places))
     return made
 
 
-def _places(manifest: Manifest, count: int, seconds: float) -> list[tuple[Entry, float]]:
-    """Where the prompts begin: the pieces of `seconds` of each speaker's recordings, the speakers in turn."""
+def impostors_of(manifest: Manifest, rate: int, seconds: float) -> list[tuple[str, Any]]:
+    """The beginning of one recording of every speaker: voices that a continuation should not be taken for."""
+    first: dict[str, Entry] = {}
+    for entry in manifest:
+        if entry.speaker and entry.duration >= seconds:
+            first.setdefault(entry.speaker, entry)
+    frames = round(seconds * rate)
+    return [
+        (speaker, read(manifest.resolve(entry), frames=frames, sample_rate=rate, channels=1).numpy())
+        for speaker, entry in first.items()
+    ]
+
+
+def evaluate_audiolm(
+    run: Path,
+    *,
+    data: Path,
+    out: Path | None = None,
+    limit: int = 100,
+    prompt_seconds: float = 3.0,
+    seconds: float = 3.0,
+    sampling: dict[str, Sampling] | None = None,
+    seed: int = 0,
+    recogniser: Path | None = None,
+    progress: Callable[..., None] | None = None,
+) -> tuple[ContinuationReport, Path]:
+    """Judge the stages of a run on recordings of speakers that it has not heard; writes the report to a folder."""
+    prepare_process()
+    model = load_audiolm([run])
+    folder = out or run / "evaluation"
+    manifest = manifest_of(data, folder / "data", anew=True)
+    said = build_config(AudioLMRecipe, read_recipe(run / "recipe.yaml"), f"The recipe of {run}")
+    trained_on = manifest_of(said.data.path, run / "data" / "train")
+    test = list(tokens_of(model, manifest, list(manifest)))
+    found = perplexities(model, training_tokens(run, model), test, progress=progress)
+    made = continuations(
+        model,
+        manifest,
+        count=limit,
+        prompt_seconds=prompt_seconds,
+        seconds=seconds,
+        sampling=sampling,
+        seed=seed,
+        progress=progress,
+    )
+    heard_by, second = recogniser or find_recogniser(), find_second_recogniser()
+    report = evaluate_continuations(
+        made,
+        judges=find_speaker_judges(),
+        recogniser=None if heard_by is None or not packages.available("recogniser") else Recogniser(heard_by),
+        second_recogniser=None if second is None else VoskRecogniser(second),
+        words=find_word_list(),
+        impostors=impostors_of(trained_on, model.codec.target_sample_hz, prompt_seconds),
+        stages=[StagePerplexity.of(name, own, others) for name, (own, others) in found.items()],
+        title=f"{run.name} on {len(made)} prompts",
+        examples=8,
+        progress=progress,
+    )
+    curves = [s for name in found for s in select(read_curves(run / name), (name, f"valid/ema/{name}"))]
+    write_continuations(report, folder, curves)
+    return report, folder
+
+
+def _places(manifest: Manifest, count: int, prompt: float, seconds: float) -> list[tuple[Entry, float]]:
+    """Where the prompts begin: a prompt apart, the speakers in turn, with `seconds` of the recording after each."""
     pieces: dict[str, list[tuple[Entry, float]]] = {}
     for entry in manifest:
-        starts = np.arange(0.0, entry.duration - seconds, seconds)
+        starts = np.arange(0.0, entry.duration - prompt - seconds, prompt)
         pieces.setdefault(entry.speaker or "unknown", []).extend((entry, float(start)) for start in starts)
     turns = [
         piece
@@ -196,5 +268,5 @@ def _places(manifest: Manifest, count: int, seconds: float) -> list[tuple[Entry,
         for piece in own[i : i + 1]
     ]
     if not turns:
-        raise UserError(f"{manifest.root} has no recording of {seconds:g} seconds to take a prompt from.")
+        raise UserError(f"{manifest.root} has no recording of {prompt + seconds:g} seconds to take a prompt from.")
     return turns[:count]

@@ -16,6 +16,7 @@ VERBS = {
     "prepare": "madrigal.verbs.data:prepare",
     "tokenize": "madrigal.verbs.tokenize:tokenize",
     "train": "madrigal.verbs.training:train",
+    "generate": "madrigal.verbs.generate:generate",
     "compress": "madrigal.verbs.codec:compress",
     "decompress": "madrigal.verbs.codec:decompress",
     "evaluate": "madrigal.verbs.judging:evaluate",

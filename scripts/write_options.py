@@ -71,7 +71,7 @@ def page() -> str:
     """The whole text of docs/options.md."""
     parts = [HEAD]
     for name, kind in SHARED.items():
-        keys = {key: field for key, field in kind.model_fields.items() if key not in _shared(kind, but=kind)}
+        keys = _own(kind, kind.model_fields, but=kind)
         parts.append(f"## {name}\n\n{WORDS_OF[name]}\n\n{_table(keys)}")
     for system in SYSTEMS:
         parts.append(f"## {system}\n\n{WORDS_OF[system]}\n")
@@ -121,7 +121,7 @@ def _kind(config: type[BaseModel]) -> str:
 
 def _groups(system: str, section: str, kind: type[BaseModel]) -> Iterator[tuple[str, dict[str, FieldInfo]]]:
     """Titles and keys of the tables of a section, without what it shares; comments in the source head the groups."""
-    keys = {n: field for n, field in _keys(system, section, kind).items() if n not in _shared(kind)}
+    keys = _own(kind, _keys(system, section, kind))
     title = section or "recipe"
     source = inspect.getsource(kind)
     if not re.search(r"^    # ", source, re.MULTILINE):
@@ -139,10 +139,13 @@ def _groups(system: str, section: str, kind: type[BaseModel]) -> Iterator[tuple[
     yield from ((f"{title}: {heading}", group) for heading, group in found.items())
 
 
-def _shared(kind: type[BaseModel], but: type[BaseModel] | None = None) -> set[str]:
-    """The keys that are listed among those that several systems have."""
-    shared = [one for one in SHARED.values() if issubclass(kind, one) and one is not but]
-    return {name for one in shared for name in one.model_fields}
+def _own(
+    kind: type[BaseModel], keys: Mapping[str, FieldInfo], but: type[BaseModel] | None = None
+) -> dict[str, FieldInfo]:
+    """Those of the keys that are not listed, with this default, among the ones that several systems have."""
+    shared = [one.model_fields for one in SHARED.values() if issubclass(kind, one) and one is not but]
+    listed = {(name, _default(field)) for fields in shared for name, field in fields.items()}
+    return {name: field for name, field in keys.items() if (name, _default(field)) not in listed}
 
 
 def _table(keys: Mapping[str, FieldInfo]) -> str:

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from madrigal.audiolm.config import StageConfig
 from madrigal.errors import UserError
+from madrigal.tokenizers.text_encoders import make_text_encoder
 
 
 class AudioConditionerBase(nn.Module):
@@ -31,10 +32,7 @@ class Condition(nn.Module):
 
     def __init__(self, config: StageConfig) -> None:
         super().__init__()
-        from madrigal.layers.conditioning import make_text_encoder
-
-        self.spec = (config.text_encoder, config.t5_name)
-        encoder = make_text_encoder(*self.spec, dim=config.dim)
+        encoder = make_text_encoder(config.text_encoder, config.t5_name, dim=config.dim)
         # One that is not trained is no part of the model: neither in its checkpoints nor in its optimizer.
         self.trained_encoder = encoder if encoder.is_trainable else None
         self._other = [encoder]
@@ -62,7 +60,7 @@ class Condition(nn.Module):
 
     def _encoder(self) -> Any:
         encoder = self._other[0]
-        if not encoder.is_trainable and isinstance(encoder, nn.Module):
+        if not encoder.is_trainable:
             encoder.to(self.to_context.weight.device)
         return encoder.encode
 

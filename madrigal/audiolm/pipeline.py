@@ -1,5 +1,6 @@
 """From a prompt, a text or nothing to sound: semantic tokens, coarse codes, fine codes, the codec."""
 
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ Context = tuple[Tensor, Tensor]
 
 MAX_TIME_STEPS = 512
 """Frames that the coarse stage may draw where no length is asked for."""
+
+NO_CONDITION = "None of the stages was trained with a condition, so a text changes nothing"
 
 
 class AudioLM(nn.Module):
@@ -64,6 +67,11 @@ class AudioLM(nn.Module):
     @property
     def device(self) -> torch.device:
         return self.coarse_transformer.device
+
+    @property
+    def is_conditioned(self) -> bool:
+        """Whether a text has an effect on any stage."""
+        return any(stage.transformer.config.is_conditioned for stage in self._stages().values())
 
     @torch.no_grad()
     def forward(
@@ -101,6 +109,8 @@ class AudioLM(nn.Module):
             prime_ids,
             prime_codes,
         )
+        if (text is not None or text_embeds is not None) and not self.is_conditioned:
+            warnings.warn(NO_CONDITION, stacklevel=5)  # whoever called the module
         seeds = seeds_of(seed, len(rows.ids))
         contexts = {name: self._context(stage, text, text_embeds, len(seeds)) for name, stage in self._stages().items()}
         semantic = self._semantic(rows.ids, seconds, max_length, _of(sampling, "semantic"), seeds, contexts["semantic"])
@@ -440,6 +450,9 @@ def _check(
                 tokenizer.codebook_size,
             )
         )
+        if coarse.config.frames_per_semantic is not None:
+            frames, ratio = coarse.config.frames_per_semantic, codec.frame_rate / tokenizer.frame_rate
+            said.append(("the coarse stage's frames_per_semantic", frames, "the codec and the tokenizer's", ratio))
     if unique is not None:
         said.append(("unique_consecutive", unique, "the semantic stage's", semantic.config.unique_consecutive))
     if fine is not None:
@@ -456,3 +469,7 @@ def _check(
     for what, value, other, wanted in said:
         if value != wanted:
             raise UserError(f"The parts of AudioLM do not fit: {what} is {value}, and {other} is {wanted}.")
+    drawn = coarse.num_quantizers + (0 if fine is None else fine.num_quantizers)
+    if drawn > codec.num_quantizers * codec.rq_groups:
+        there = codec.num_quantizers * codec.rq_groups
+        raise UserError(f"The parts of AudioLM do not fit: the stages draw {drawn} codebooks, and the codec has {there}.")

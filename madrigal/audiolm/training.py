@@ -134,11 +134,18 @@ class StageTrainer(Trainer):
         return {**losses, "loss": torch.stack([self.weight("", n) * loss for n, loss in losses.items()]).sum()}
 
     def units(self, batch: Batch) -> float:
-        """Tokens where the batch holds them; else its rows, for audio is not tokenized yet."""
+        """Tokens that the batch holds, or that its audio will become."""
         sections = {section.name: section.pattern.quantizers for section in self.model.layout.sections}
-        per_frame = {"semantic_lengths": sections.pop("semantic", 0), "acoustic_lengths": sum(sections.values())}
-        count = sum(int(batch[name].sum()) * many for name, many in per_frame.items() if name in batch)
-        return float(count or len(next(iter(batch.values()))))
+        per_frame = {"semantic": sections.pop("semantic", 0), "acoustic": sum(sections.values())}
+        tools = {"semantic": self.wav2vec, "acoustic": self.codec}
+        count = 0.0
+        for name, many in per_frame.items():
+            if f"{name}_lengths" in batch:
+                count += many * float(batch[f"{name}_lengths"].sum())
+            elif many and "lengths" in batch and tools[name] is not None:
+                heard_at = (self.wav2vec or self.codec).target_sample_hz
+                count += many * float(batch["lengths"].sum()) / heard_at * tools[name].frame_rate
+        return count
 
     def blocks(self) -> list[nn.Module]:
         return self.model.blocks()

@@ -65,8 +65,8 @@ class _BlockAttention(torch.autograd.Function):
                 scores *= blocks.scale
                 for_query[:, span] = torch.bmm(scores, blocks.keys[:, :seen]).view_as(for_query[:, span])
                 for_keys[:, :seen] += torch.bmm(scores.transpose(1, 2), blocks.query[:, span].flatten(1, 2))
-        like = key.shape
-        return blocks.heads(for_query), for_keys.to(key.dtype).view(like), for_values.to(key.dtype).view(like), for_bias, None
+        for_keys, for_values = (t.to(key.dtype).view(key.shape) for t in (for_keys, for_values))
+        return blocks.heads(for_query), for_keys, for_values, for_bias, None
 
 
 class _Blocks:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 FIRST_CAPACITY = 64
 
@@ -26,7 +26,7 @@ class KeyValueCache:
         self.context_bias: Tensor | None = None  # [batch, 1, 1, null keys + context]
         self.distance_bias: Tensor | None = None  # of the distances capacity - 1 to 0, [heads, capacity]
         self._buffers: list[tuple[Tensor, Tensor] | None] = [None] * layers
-        self._weights: dict[int, Tensor] = {}
+        self._weights: dict[nn.Module, Tensor] = {}
 
     def open(self, new: int, real: Tensor | None, visible: Tensor | None, device: torch.device) -> None:
         """Make room for `new` slots and note which of them are real and visible, [batch, new]; None = all."""
@@ -52,20 +52,34 @@ class KeyValueCache:
         values.narrow(2, self.length, new).copy_(value)
         return keys.narrow(2, 0, self.length + new), values.narrow(2, 0, self.length + new)
 
+    def append_one(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """The same for a single new slot, [batch, kv_heads, dim_head]."""
+        buffers = self._buffers[layer]
+        if buffers is None:
+            return self.append(layer, key.unsqueeze(2), value.unsqueeze(2))
+        keys, values = buffers
+        keys.select(2, self.length).copy_(key)
+        values.select(2, self.length).copy_(value)
+        return keys.narrow(2, 0, self.length + 1), values.narrow(2, 0, self.length + 1)
+
     def close(self, new: int) -> None:
         """The new slots are in use from now on."""
         self.length += new
 
-    def linear(self, x: Tensor, weight: Tensor) -> Tensor:
-        """x @ weight.T for one token in each row: on a CPU, with a copy of the weight that is laid out for it."""
-        if x.device.type != "cpu":
-            return F.linear(x, weight)
-        turned = self._weights.get(id(weight))
-        if turned is None:
-            # Under autocast the copy is already in its precision; it would be cast anew for every token.
+    def weight(self, linear: nn.Module, norm: nn.Module | None = None) -> Tensor:
+        """The weight of a linear layer as [in, out], for single tokens: on a CPU they are read faster this way.
+
+        The weight of the norm before it is multiplied in. Under autocast the copy has the lower precision already; else
+        it would be cast anew for every token.
+        """
+        kept = self._weights.get(linear)
+        if kept is None:
+            weight: Tensor = linear.weight.detach()  # type: ignore[assignment,operator]
+            if norm is not None:
+                weight = weight * norm.weight.detach()  # type: ignore[operator]
             dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else weight.dtype
-            turned = self._weights[id(weight)] = weight.detach().T.to(dtype).contiguous()
-        return torch.matmul(x, turned)
+            kept = self._weights[linear] = weight.T.to(dtype).contiguous()
+        return kept
 
     def select(self, rows: Sequence[int] | Tensor) -> None:
         """Keep only these rows (numbers or a bool mask [batch]), in this order; a row may be taken twice."""

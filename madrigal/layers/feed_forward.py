@@ -1,11 +1,11 @@
 """The gated feed-forward that every transformer here shares."""
 
-from collections.abc import Callable
-
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from madrigal.layers.norm import RMSNorm
+from madrigal.layers.cache import KeyValueCache
+from madrigal.layers.norm import RMSNorm, unit
 
 
 class GEGLU(nn.Module):
@@ -30,6 +30,8 @@ class FeedForward(nn.Sequential):
             RMSNorm(dim), nn.Linear(dim, 2 * inner, bias=False), GEGLU(dropout), nn.Linear(inner, dim, bias=False)
         )
 
-    def forward(self, x: Tensor, linear: Callable[[Tensor, Tensor], Tensor] = F.linear) -> Tensor:
-        norm, inwards, gate, outwards = self
-        return linear(gate(linear(norm(x), inwards.weight)), outwards.weight)  # type: ignore[arg-type]
+    def step(self, x: Tensor, cache: KeyValueCache) -> Tensor:
+        """The same for one token in each row, [batch, dim]."""
+        norm, inwards, _, outwards = self
+        value, gate = torch.mm(unit(x), cache.weight(inwards, norm)).chunk(2, dim=-1)
+        return torch.mm(value * F.gelu(gate), cache.weight(outwards))

@@ -10,8 +10,8 @@ class HyperConnection(nn.Module):
     """Around one branch of a layer: streams [batch, time, streams, dim] -> its input [batch, time, dim].
 
     `forward` also returns the way back: a function that takes the branch's output [batch, time, dim] and gives the new
-    streams. Which streams are read, how they mix, and where the output goes are learned numbers plus a part that depends
-    on the streams themselves. It starts as a plain residual: it reads stream `index`, mixes nothing, writes to all.
+    streams. Which streams are read, how they mix, and where the output goes are learned numbers plus a part that
+    depends on the streams themselves. It starts as a plain residual: reads stream `index`, mixes nothing, writes to all.
     """
 
     def __init__(self, dim: int, streams: int, index: int) -> None:

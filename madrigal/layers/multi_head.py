@@ -1,18 +1,14 @@
 """Self attention and cross attention of many heads, some of which may share their keys and values."""
 
-from collections.abc import Callable
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from madrigal.layers.blocks import attend_in_blocks
 from madrigal.layers.cache import KeyValueCache
-from madrigal.layers.norm import RMSNorm
+from madrigal.layers.norm import RMSNorm, unit
 from madrigal.layers.positions import turn
 from madrigal.layers.sight import Sight
-
-Linear = Callable[[Tensor, Tensor], Tensor]
 
 
 class SelfAttention(nn.Module):
@@ -43,24 +39,38 @@ class SelfAttention(nn.Module):
         self.value_mix = nn.Parameter(torch.zeros(kv_heads, 1)) if mix_values else None
 
     def forward(
-        self, x: Tensor, sight: Sight, first_values: Tensor | None, cache: KeyValueCache | None, linear: Linear
+        self, x: Tensor, sight: Sight, first_values: Tensor | None, cache: KeyValueCache | None
     ) -> tuple[Tensor, Tensor]:
         """Returns also the values as they were before they were mixed, [batch, time, kv_heads, dim_head]."""
-        qkv = linear(self.norm(x), self.to_qkv.weight).unflatten(-1, (-1, self.dim_head))
+        qkv = self.to_qkv(self.norm(x)).unflatten(-1, (-1, self.dim_head))
         both, values = qkv.split((self.heads + self.kv_heads, self.kv_heads), dim=2)
-        if self.qk_scale is not None:
-            both = F.rms_norm(both, (self.dim_head,)) * self.qk_scale.to(both.dtype)
-        if sight.rotation is not None:
-            both = turn(both, *sight.rotation)
-        query, key = both.transpose(1, 2).split((self.heads, self.kv_heads), dim=1)
-        value = values
-        if self.value_mix is not None and first_values is not None:
-            value = torch.lerp(value, first_values, self.value_mix.sigmoid().to(value.dtype))
-        value = value.transpose(1, 2)
+        query, key = self._placed(both, sight).transpose(1, 2).split((self.heads, self.kv_heads), dim=1)
+        value = self._mixed(values, first_values).transpose(1, 2)
         if cache is not None:
             key, value = cache.append(self.index, key, value)
         out = attend(query, key, value, sight.bias, sight.reach, self.dropout if self.training else 0.0)
-        return linear(out.transpose(1, 2).flatten(2), self.to_out.weight), values
+        return self.to_out(out.transpose(1, 2).flatten(2)), values
+
+    def step(self, x: Tensor, sight: Sight, first_values: Tensor | None, cache: KeyValueCache) -> tuple[Tensor, Tensor]:
+        """The same for one token in each row, [batch, dim]; a fraction of the calls, which is what one token costs."""
+        shared = self.heads + self.kv_heads
+        qkv = torch.mm(unit(x), cache.weight(self.to_qkv, self.norm)).view(len(x), -1, self.dim_head)
+        both, values = self._placed(qkv.narrow(1, 0, shared), sight), qkv.narrow(1, shared, self.kv_heads)
+        value = self._mixed(values, first_values)
+        key, value = cache.append_one(self.index, both.narrow(1, self.heads, self.kv_heads), value)
+        out = attend_one(both.narrow(1, 0, self.heads), key, value, sight.bias)
+        return torch.mm(out, cache.weight(self.to_out)), values
+
+    def _placed(self, both: Tensor, sight: Sight) -> Tensor:
+        """Queries and keys [..., heads + kv_heads, dim_head], normed if asked for and turned by their positions."""
+        if self.qk_scale is not None:
+            both = F.rms_norm(both, (self.dim_head,)) * self.qk_scale.to(both.dtype)
+        return both if sight.rotation is None else turn(both, *sight.rotation)
+
+    def _mixed(self, values: Tensor, first: Tensor | None) -> Tensor:
+        if self.value_mix is None or first is None:
+            return values
+        return torch.lerp(values, first, self.value_mix.sigmoid().to(values.dtype))
 
 
 class CrossAttention(nn.Module):
@@ -87,22 +97,29 @@ class CrossAttention(nn.Module):
         self.to_out = nn.Linear(heads * dim_head, dim, bias=False)
         self.null_kv = nn.Parameter(torch.randn(2, kv_heads, nulls, dim_head) * 0.02)
 
-    def forward(
-        self, x: Tensor, context: Tensor | None, bias: Tensor | None, cache: KeyValueCache | None, linear: Linear
-    ) -> Tensor:
+    def forward(self, x: Tensor, context: Tensor | None, bias: Tensor | None, cache: KeyValueCache | None) -> Tensor:
         """`bias` [batch, 1, 1, null keys + m] hides what is not there of the context."""
-        query = linear(self.norm(x), self.to_query.weight).unflatten(-1, (self.heads, self.dim_head)).transpose(1, 2)
-        if cache is not None and len(cache.context) > self.index:
-            key, value = cache.context[self.index]
-        else:
-            key, value = self._project(context, len(x), query.dtype)
-            if cache is not None:
-                cache.context.append((key, value))
+        query = self.to_query(self.norm(x)).unflatten(-1, (self.heads, self.dim_head)).transpose(1, 2)
+        key, value = self._keys(context, query, cache)
         out = attend(query, key, value, bias, None, self.dropout if self.training else 0.0)
-        return linear(out.transpose(1, 2).flatten(2), self.to_out.weight)
+        return self.to_out(out.transpose(1, 2).flatten(2))
+
+    def step(self, x: Tensor, context: Tensor | None, bias: Tensor | None, cache: KeyValueCache) -> Tensor:
+        """The same for one token in each row, [batch, dim]."""
+        query = torch.mm(unit(x), cache.weight(self.to_query, self.norm)).view(len(x), self.heads, self.dim_head)
+        key, value = self._keys(context, query, cache)
+        return torch.mm(attend_one(query, key, value, bias), cache.weight(self.to_out))
+
+    def _keys(self, context: Tensor | None, query: Tensor, cache: KeyValueCache | None) -> tuple[Tensor, Tensor]:
+        """Keys and values [batch, kv_heads, nulls + m, dim_head], the nulls first; made once for a cache."""
+        if cache is not None and len(cache.context) > self.index:
+            return cache.context[self.index]
+        made = self._project(context, len(query), query.dtype)
+        if cache is not None:
+            cache.context.append(made)
+        return made
 
     def _project(self, context: Tensor | None, batch: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Keys and values [batch, kv_heads, nulls + m, dim_head], the nulls first."""
         nulls = self.null_kv.to(dtype)[:, None].expand(-1, batch, -1, -1, -1)
         if context is None:
             return nulls[0], nulls[1]
@@ -111,18 +128,8 @@ class CrossAttention(nn.Module):
         return key, value
 
 
-def attend(
-    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, reach: int | None, dropout: float
-) -> Tensor:
-    """Attention of [batch, heads, time, dim_head] over [batch, kv_heads, keys, dim_head]; bias and reach as in Sight."""
-    batch, heads, time, _ = query.shape
-    kv_heads = key.shape[1]
-    if time == 1 and not dropout:
-        # Heads that share keys are as good as several queries of one head: no key is read twice.
-        folded = query.reshape(batch, kv_heads, heads // kv_heads, -1)
-        if bias is not None and bias.shape[1] > 1:
-            bias = bias.reshape(len(bias), kv_heads, heads // kv_heads, -1)
-        return F.scaled_dot_product_attention(folded, key, value, attn_mask=bias).reshape(query.shape)
+def attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, reach: int | None, dropout: float) -> Tensor:
+    """Attention of [batch, heads, time, dim_head] over [batch, kv_heads, keys, dim_head]; the rest as in Sight."""
     if query.device.type == "cpu" and not dropout:
         return attend_in_blocks(query, key, value, bias, reach)
     return F.scaled_dot_product_attention(
@@ -131,6 +138,19 @@ def attend(
         value,
         attn_mask=bias,
         dropout_p=dropout,
-        is_causal=bias is None and reach is not None and time > 1,
-        enable_gqa=heads > kv_heads,
+        is_causal=bias is None and reach is not None and query.shape[2] > 1,
+        enable_gqa=query.shape[1] > key.shape[1],
     )
+
+
+def attend_one(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
+    """Attention of one token in each row, [batch, heads, dim_head] -> [batch, heads * dim_head].
+
+    Heads that share keys are as good as several queries of one head: no key is read twice.
+    """
+    batch, heads, dim_head = query.shape
+    shape = (batch, key.shape[1], heads // key.shape[1], dim_head)
+    if bias is not None and bias.shape[1] > 1:
+        bias = bias.reshape(len(bias), *shape[1:3], -1)
+    out = F.scaled_dot_product_attention(query.reshape(shape), key, value, attn_mask=bias)
+    return out.reshape(batch, heads * dim_head)

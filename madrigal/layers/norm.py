@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+EPS = torch.tensor(torch.finfo(torch.float32).eps)
+
 
 class RMSNorm(nn.RMSNorm):
     """[..., dim] -> the same shape, each vector divided by its root mean square and scaled by a learned weight.
@@ -21,6 +23,14 @@ class RMSNorm(nn.RMSNorm):
             out: Tensor = _RootMeanSquare.apply(x, self.weight)
             return out
         return F.rms_norm(x, self.normalized_shape, self.weight)
+
+
+def unit(x: Tensor) -> Tensor:
+    """[..., dim] divided by its root mean square, without a weight; for a few vectors, in as few calls as possible."""
+    if x.dtype != torch.float32:
+        return F.rms_norm(x, x.shape[-1:])
+    length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    return x * torch.addcmul(EPS, length, length, value=1 / x.shape[-1]).rsqrt_()
 
 
 class _RootMeanSquare(torch.autograd.Function):

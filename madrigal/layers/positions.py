@@ -55,7 +55,7 @@ class RotaryPositions(nn.Module):
 
 def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turn the pairs (x[i], x[i + half]) of the last dimension; `sin` carries a minus in its first half."""
-    return x * cos + x.roll(x.shape[-1] // 2, dims=-1) * sin
+    return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, dims=-1), sin)
 
 
 class DynamicPositionBias(nn.Module):

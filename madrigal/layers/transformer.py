@@ -8,6 +8,7 @@ A token's position is the number of real tokens before it in its row: a padded r
 sequence given at once equals the same sequence given in pieces with a cache.
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from madrigal.layers.cache import KeyValueCache
 from madrigal.layers.feed_forward import FeedForward
 from madrigal.layers.hyper_connections import HyperConnection
-from madrigal.layers.multi_head import CrossAttention, Linear, SelfAttention
+from madrigal.layers.multi_head import CrossAttention, SelfAttention
 from madrigal.layers.norm import RMSNorm
 from madrigal.layers.positions import DynamicPositionBias, RotaryPositions
 from madrigal.layers.sight import HIDDEN, Sight, look
@@ -74,9 +75,20 @@ class Transformer(nn.Module):
                 index=index,
             )
             sizes = (dim, dim_context or dim, heads, kv_heads, dim_head)
-            cross = CrossAttention(*sizes, nulls=num_null_kv, dropout=attn_dropout, index=index) if cross_attend else None
+            cross = (
+                CrossAttention(*sizes, nulls=num_null_kv, dropout=attn_dropout, index=index) if cross_attend else None
+            )
             self.layers.append(Layer(attention, cross, FeedForward(dim, ff_mult, ff_dropout), residual_streams))
         self.norm = RMSNorm(dim)
+        self._start_small()
+
+    @torch.no_grad()
+    def _start_small(self) -> None:
+        """What writes into the residual starts smaller, so that its variance does not grow with the depth."""
+        for layer in self.layers:
+            branches = [branch for branch in (layer.attention, layer.cross) if branch is not None]
+            for last in [*(branch.to_out for branch in branches), layer.feed_forward[-1]]:
+                last.weight *= (2 * len(self.layers)) ** -0.5
 
     def new_cache(self, batch_size: int, capacity: int | None = None) -> KeyValueCache:
         """An empty memory for `batch_size` rows; `capacity` slots are made at once (it grows by itself)."""
@@ -162,13 +174,21 @@ class Transformer(nn.Module):
         context_bias: Tensor | None,
         cache: KeyValueCache | None,
     ) -> Tensor:
+        is_step = cache is not None and x.shape[1] == 1 and x.device.type == "cpu"
+        if is_step:
+            x = x.squeeze(1)
+            if sight.rotation is not None and sight.rotation[0].ndim == 4:
+                sight.rotation = sight.rotation[0].squeeze(1), sight.rotation[1].squeeze(1)
         if self.residual_streams > 1:
-            x = x.unsqueeze(2).expand(-1, -1, self.residual_streams, -1)
+            x = x.unsqueeze(-2).expand(*x.shape[:-1], self.residual_streams, -1)
         first_values = None
         for layer in self.layers:
-            x, values = layer(x, sight, first_values, context, context_bias, cache)
+            run = layer.step if is_step else layer
+            x, values = run(x, sight, first_values, context, context_bias, cache)
             first_values = values if first_values is None else first_values
-        return x.sum(dim=2) if self.residual_streams > 1 else x
+        if self.residual_streams > 1:
+            x = x.sum(dim=-2)
+        return x.unsqueeze(1) if is_step else x
 
     def _context_bias(self, context: Tensor | None, mask: Tensor | None) -> Tensor | None:
         """Float [batch, 1, 1, null keys + m]: the null keys are always seen."""
@@ -205,34 +225,37 @@ class Layer(nn.Module):
         cache: KeyValueCache | None,
     ) -> tuple[Tensor, Tensor]:
         """Returns also the attention's values."""
-        linear: Linear = F.linear if cache is None or x.shape[1] > 1 else cache.linear
-        if self.connections:
-            return self._forward_streams(x, sight, first_values, context, context_bias, cache, linear)
-        out, values = self.attention(x, sight, first_values, cache, linear)
-        x = x + out
+        entry, leave = self._connect(0, x)
+        out, values = self.attention(entry, sight, first_values, cache)
+        x = leave(out)
         if self.cross is not None:
-            x = x + self.cross(x, context, context_bias, cache, linear)
-        return x + self.feed_forward(x, linear), values
+            entry, leave = self._connect(1, x)
+            x = leave(self.cross(entry, context, context_bias, cache))
+        entry, leave = self._connect(-1, x)
+        return leave(self.feed_forward(entry)), values
 
-    def _forward_streams(
+    def step(
         self,
         x: Tensor,
         sight: Sight,
         first_values: Tensor | None,
         context: Tensor | None,
         context_bias: Tensor | None,
-        cache: KeyValueCache | None,
-        linear: Linear,
+        cache: KeyValueCache,
     ) -> tuple[Tensor, Tensor]:
-        connections = iter(self.connections)
-        entry, leave = next(connections)(x)
-        out, values = self.attention(entry, sight, first_values, cache, linear)
+        """The same for one token in each row, [batch, dim]."""
+        entry, leave = self._connect(0, x)
+        out, values = self.attention.step(entry, sight, first_values, cache)
         x = leave(out)
         if self.cross is not None:
-            entry, leave = next(connections)(x)
-            x = leave(self.cross(entry, context, context_bias, cache, linear))
-        entry, leave = next(connections)(x)
-        return leave(self.feed_forward(entry, linear)), values
+            entry, leave = self._connect(1, x)
+            x = leave(self.cross.step(entry, context, context_bias, cache))
+        entry, leave = self._connect(-1, x)
+        return leave(self.feed_forward.step(entry, cache)), values
+
+    def _connect(self, branch: int, x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """A branch's input, and what its output is added to."""
+        return self.connections[branch](x) if self.connections else (x, x.add)
 
 
 def _positions(kind: str, dim: int, heads: int, dim_head: int) -> RotaryPositions | DynamicPositionBias | None:

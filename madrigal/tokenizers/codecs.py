@@ -190,7 +190,8 @@ def load_codec(name: str | Path) -> Any:
     """A codec by its shipped name, run, folder or hub name; `NAME@6` is an EnCodec at 6 kbps."""
     base, at, rate = str(name).rpartition("@")
     place, kbps = (base, rate) if at and not Path(name).exists() else (str(name), None)
-    config = foreign_config(place) or {}
+    # A run has its config.json in its checkpoints, and is never somebody else's.
+    config = {} if (Path(place) / "checkpoints").is_dir() else foreign_config(place) or {}
     kind = config.get("model_type") or next((kind for kind in ("encodec", "dac") if kind in _hub_name(place)), None)
     if kind == "encodec":
         from madrigal.tokenizers.encodec import EncodecWrapper

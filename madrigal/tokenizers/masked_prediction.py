@@ -30,7 +30,7 @@ class MaskedPredictionConfig(TokenizerConfig):
     n_fft: int = Field(512, ge=2, description="window of a spectrum, in samples")
     n_mels: int = Field(80, ge=1, description="mel bands")
     frames_per_token: int = Field(4, ge=1, description="spectra that make a token")
-    prior_seconds: float = Field(1.0, ge=0, description="how strongly the corpus' mean holds an utterance's own")
+    prior_seconds: float = Field(0.3, ge=0, description="how strongly the corpus' mean holds an utterance's own")
 
     dim: int = Field(256, ge=1, description="width of the transformer")
     depth: int = Field(4, ge=1, description="layers up to the one that is clustered")
@@ -43,7 +43,7 @@ class MaskedPredictionConfig(TokenizerConfig):
     window_seconds: float = Field(20.0, gt=0, description="longer recordings are encoded in pieces of this length")
 
     num_targets: int = Field(256, ge=2, description="classes to predict: clusters of cepstra")
-    target_context: int = Field(1, ge=0, description="spectra before and behind that a class hears too")
+    target_context: int = Field(2, ge=0, description="spectra before and behind that a class hears too")
     mask_share: float = Field(0.45, gt=0, lt=1, description="share of the tokens that are hidden while training")
     mask_span: int = Field(5, ge=1, description="tokens of a hidden span")
     warp: float = Field(0.15, ge=0, lt=1, description="how much the resonances are moved while training")

@@ -22,10 +22,11 @@ class MelKmeansConfig(TokenizerConfig):
     n_fft: int = Field(512, ge=2, description="window of a spectrum, in samples")
     n_mels: int = Field(40, ge=1, description="mel bands")
     cepstra: int | None = Field(13, ge=1, description="cosine coefficients of the log-mels; null: the log-mels")
+    lifter: float = Field(3.0, gt=0, description="coefficient k counts 1 / (1 + k / lifter): the high ones tell voices")
     frames_per_token: int = Field(4, ge=1, description="spectra that make a token")
-    context: int = Field(1, ge=0, description="spectra before and behind that a token hears too")
+    context: int = Field(2, ge=0, description="spectra before and behind that a token hears too")
     deltas: bool = Field(True, description="add each value's slope over five spectra")
-    prior_seconds: float = Field(1.0, ge=0, description="how strongly the corpus' mean holds an utterance's own")
+    prior_seconds: float = Field(0.3, ge=0, description="how strongly the corpus' mean holds an utterance's own")
 
 
 class MelKmeans(SemanticTokenizer):
@@ -43,6 +44,9 @@ class MelKmeans(SemanticTokenizer):
         self.norm = UtteranceNorm(values, prior=config.prior_seconds * config.target_sample_hz / config.hop)
         self.cosines: Tensor
         self.register_buffer("cosines", _cosines(config.n_mels, config.cepstra), persistent=False)
+        self.shares: Tensor
+        order = torch.arange(values) if config.cepstra else torch.zeros(values)
+        self.register_buffer("shares", 1 / (1 + order / config.lifter), persistent=False)
 
     @property
     def downsample_factor(self) -> int:
@@ -50,7 +54,7 @@ class MelKmeans(SemanticTokenizer):
 
     def features(self, wave: Tensor, mask: Tensor | None = None) -> Tensor:
         """[batch, samples] -> [batch, time, feature_dim]; `mask` [batch, spectra] leaves padding out of the means."""
-        frames = self.norm(self._cepstra(wave), mask)
+        frames = self.norm(self._cepstra(wave), mask) * self.shares
         if self.config.deltas:
             frames = torch.cat((frames, _slopes(frames)), dim=-1)
         context, step = self.config.context, self.config.frames_per_token

@@ -1,7 +1,7 @@
 """`generate`: sound from a run, after a prompt, from a text, or out of nothing."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -9,6 +9,10 @@ from madrigal.errors import UserError
 from madrigal.verbs.terminal import Bar, Json, Overwrite, print_json
 
 Samples = Annotated[int, typer.Option("--n", min=1, help="How many.")]
+Temperature = Annotated[
+    str, typer.Option("--temperature", help="For all stages, or semantic,coarse,fine; 0 takes the likeliest.")
+]
+TEMPERATURE = "0.8,0.9,0.8"
 
 
 def generate(
@@ -19,9 +23,7 @@ def generate(
     n: Samples = 1,
     seed: Annotated[int, typer.Option(min=0, help="Sample i is drawn with seed + i.")] = 0,
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the samples.")] = Path("generated"),
-    temperature: Annotated[
-        str, typer.Option(help="For all stages, or semantic,coarse,fine; 0 takes the likeliest.")
-    ] = "0.8,0.9,0.8",
+    temperature: Temperature = TEMPERATURE,
     top_k: Annotated[int | None, typer.Option(min=1, help="Draw among the k likeliest.")] = None,
     top_p: Annotated[
         float | None, typer.Option(min=0.0, max=1.0, help="Draw among the likeliest of this share.")
@@ -45,23 +47,30 @@ def generate(
         raise UserError(f"There is no file {prompt} to go on from; check --prompt.")
 
     from madrigal.audiolm.loading import load_audiolm
-    from madrigal.data.audio import read, write
+    from madrigal.audiolm.pipeline import NO_CONDITION
+    from madrigal.data.audio import write
     from madrigal.engine.machine import prepare_process
+    from madrigal.engine.recipe import build_config
     from madrigal.layers.sampling import Sampling
 
     prepare_process()
+    common = {
+        "top_k": top_k,
+        "top_p": top_p,
+        "repetition_penalty": repetition_penalty,
+        "cond_scale": cond_scale,
+    }
+    degrees = temperatures(temperature)
+    sampling = {s: build_config(Sampling, {**common, "temperature": t}, "Sampling") for s, t in degrees.items()}
     model = load_audiolm(runs, tokenizer=tokenizer, codec=codec)
-    common: dict[str, Any] = {"top_k": top_k, "top_p": top_p, "repetition_penalty": repetition_penalty}
-    degrees = _temperatures(temperature)
-    sampling = {s: Sampling(temperature=t, cond_scale=cond_scale, **common) for s, t in degrees.items()}
+    if text is not None and not model.is_conditioned:
+        raise UserError(f"{NO_CONDITION}; leave --text out.")
     rate = model.codec.target_sample_hz
-    given = None if prompt is None else read(prompt, sample_rate=model.wav2vec.target_sample_hz, channels=1)[0]
     with Bar("Generating") as bar:
         for number, file in enumerate(files):
             wave = model(
                 seconds=seconds,
-                prime_wave=None if given is None else [given],
-                prime_wave_input_sample_hz=model.wav2vec.target_sample_hz,
+                prime_wave_path=prompt,
                 text=None if text is None else [text],
                 sampling=sampling,
                 seed=seed + number,
@@ -75,7 +84,7 @@ def generate(
         typer.echo("\n".join(map(str, files)))
 
 
-def _temperatures(text: str) -> dict[str, float]:
+def temperatures(text: str) -> dict[str, float]:
     """One number for all stages, or three."""
     names = ("semantic", "coarse", "fine")
     try:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from madrigal.errors import UserError
+from madrigal.verbs.generate import TEMPERATURE, Temperature, temperatures
 from madrigal.verbs.terminal import Bar, Json, screen
 
 
@@ -25,12 +26,21 @@ def evaluate(
     recogniser: Annotated[
         Path | None, typer.Option(help="A CTranslate2 Whisper folder for the word error rate.")
     ] = None,
+    prompt_seconds: Annotated[float, typer.Option(min=0.2, help="AudioLM: length of the prompts.")] = 3.0,
+    seconds: Annotated[float, typer.Option(min=0.2, help="AudioLM: length of the continuations.")] = 3.0,
+    temperature: Temperature = TEMPERATURE,
+    seed: Annotated[int, typer.Option(min=0, help="AudioLM: continuation i is drawn with seed + i.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Judge a codec on recordings that it was not trained on: a table, a JSON file, a picture and a page to hear.
+    """Judge a codec or an AudioLM on recordings that it has not heard: a table, a JSON file, a page to hear.
 
     Example: `madrigal evaluate runs/codec --data prepared/test --kbps 3,6`
     """
+    if (Path(run) / "coarse").is_dir():
+        _evaluate_audiolm(
+            Path(run), data, out, limit, recogniser, prompt_seconds, seconds, temperature, seed, as_json=as_json
+        )
+        return
     from madrigal.evaluation import evaluate_run
     from madrigal.judge.table import show
 
@@ -49,6 +59,47 @@ def evaluate(
         typer.echo(report.to_json())
         return
     show(report, screen())
+    typer.echo(f"Report: {folder / 'report.html'}")
+
+
+def _evaluate_audiolm(
+    run: Path,
+    data: Path | None,
+    out: Path | None,
+    limit: int,
+    recogniser: Path | None,
+    prompt_seconds: float,
+    seconds: float,
+    temperature: str,
+    seed: int,
+    *,
+    as_json: bool,
+) -> None:
+    """Perplexities of the stages, voices and words of continuations."""
+    if data is None:
+        raise UserError("Name recordings of speakers that the run has not heard with --data FOLDER.")
+    from madrigal.audiolm_evaluation import evaluate_audiolm
+    from madrigal.judge.continuation_page import show_continuations
+    from madrigal.layers.sampling import Sampling
+
+    sampling = {stage: Sampling(temperature=degree) for stage, degree in temperatures(temperature).items()}
+    with Bar("Judging") as bar:
+        report, folder = evaluate_audiolm(
+            run,
+            data=data,
+            out=out,
+            limit=limit,
+            prompt_seconds=prompt_seconds,
+            seconds=seconds,
+            sampling=sampling,
+            seed=seed,
+            recogniser=recogniser,
+            progress=bar,
+        )
+    if as_json:
+        typer.echo(report.to_json())
+        return
+    show_continuations(report, screen())
     typer.echo(f"Report: {folder / 'report.html'}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,12 +21,21 @@ def voice(seconds: float, seed: int, rate: int = 16000) -> np.ndarray:
     return 0.2 * tone * np.sin(2 * np.pi * 2.3 * time) ** 2 + 0.003 * rng.standard_normal(len(time))
 
 
-@pytest.fixture
-def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder: six short recordings and one to compress."""
-    (tmp_path / "recordings").mkdir()
+@pytest.fixture(scope="session")
+def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six short recordings, each with its text."""
+    folder = tmp_path_factory.mktemp("made") / "recordings"
+    folder.mkdir()
     for number in range(6):
-        soundfile.write(tmp_path / "recordings" / f"{number}.wav", voice(1.2, number), 16000)
+        soundfile.write(folder / f"{number}.wav", voice(1.2, number), 16000)
+        (folder / f"{number}.txt").write_text(f"tone {number}")
+    return folder
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, recordings: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder: the recordings, and one to compress or to go on from."""
+    shutil.copytree(recordings, tmp_path / "recordings")
     soundfile.write(tmp_path / "speech.wav", voice(2.0, 99), 16000)
     monkeypatch.chdir(tmp_path)
     return tmp_path

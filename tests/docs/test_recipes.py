@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
+import soundfile
+import torch
+from blocks import run_command
 
-from madrigal import SoundStream
-from madrigal.engine.recipe import build_config, read_recipe, recipe_names
-from madrigal.soundstream.recipe import SoundStreamRecipe
+from madrigal.audiolm.recipe import StageRecipe
+from madrigal.audiolm.training import CoarseTransformerTrainer
+from madrigal.engine.recipe import recipe_names
+from madrigal.soundstream.codec import SoundStream
+from madrigal.tokenizers import load_tokenizer
+from madrigal.tokenizers.loading import tokenizer_class
+from madrigal.verbs.systems import SYSTEMS, load_recipe, model_class
 
-SMALL = [
+PLAN = ["batch_size=2", "grad_accum_every=1", "num_samples=1", "dl_num_workers=0", "warmup_steps=1"]
+CODEC = [
     "model.channels=2",
     "model.codebook_dim=16",
     "model.attn_heads=1",
@@ -22,31 +33,140 @@ SMALL = [
     "model.discr_spectrogram_channels=2",
     "data.max_length_seconds=0.2",
     "plan.num_train_steps=2",
-    "plan.batch_size=2",
-    "plan.grad_accum_every=1",
     "plan.discr_start_step=1",
-    "plan.num_samples=1",
-    "plan.dl_num_workers=0",
+    *(f"plan.{key}" for key in PLAN),
 ]
+STAGE = [
+    *(f"model.{key}" for key in ("dim=16", "depth=1", "heads=1", "kv_heads=1", "dim_head=8")),
+    "data.max_length_seconds=0.5",
+    "plan.num_train_steps=2",
+    *(f"plan.{key}" for key in PLAN),
+]
+TOKENIZER = [
+    *(f"model.{key}" for key in ("dim=16", "depth=1", "predictor_depth=1", "heads=1", "dim_head=8", "n_mels=20")),
+    "model.codebook_size=12",
+    "model.num_targets=12",
+    "plan.num_train_steps=2",
+    "plan.seconds_per_batch=null",
+    *(f"plan.{key}" for key in PLAN),
+]
+CLUSTERS = ["model.codebook_size=12", "plan.iterations=2"]
+SMALL: dict[str, list[str]] = {
+    "soundstream": CODEC,
+    "kmeans": CLUSTERS,
+    "masked-prediction": TOKENIZER,
+    "semantic": STAGE,
+    "coarse": STAGE,
+    "fine": STAGE,
+    "audiolm": [
+        "codec=speech-16k",
+        "workers=1",
+        *(f"tokenizer.{change}" for change in TOKENIZER),
+        *(f"{stage}.{change}" for stage in ("semantic", "coarse", "fine") for change in STAGE),
+    ],
+}
+"""What makes the recipes of a system so small that two steps take no time."""
 
 
-def recipe(name: str, *overrides: str) -> SoundStreamRecipe:
-    return build_config(SoundStreamRecipe, read_recipe(name, list(overrides)), name)
+def recipe(name: str, *overrides: str) -> Any:
+    return load_recipe(name, list(overrides))
+
+
+@pytest.fixture(scope="module")
+def clusters(tmp_path_factory: pytest.TempPathFactory, recordings: Path) -> Path:
+    """A tokenizer for the recipes of the stages."""
+    run = tmp_path_factory.mktemp("tokenizer")
+    recipe("kmeans/tiny", f"data={recordings}", *CLUSTERS).trainer(run / "run").train()
+    return run / "run"
 
 
 @pytest.mark.parametrize("name", recipe_names())
-def test_builds_as_it_stands(name: str) -> None:
-    assert 1_000 <= SoundStream(recipe(name).model).bitrate() <= 24_000
+def test_builds_as_it_stands(name: str, clusters: Path) -> None:
+    given = [f"tokenizer={clusters}"] if name.startswith(("semantic", "coarse")) else []
+    found = recipe(name, *given)
+    if found.system == "soundstream":
+        assert 1_000 <= SoundStream(found.model).bitrate() <= 24_000
+    elif isinstance(found, StageRecipe):
+        config = found.config(**found.tools())
+        with torch.device("meta"):  # at full size, but for the memory
+            stage = found.transformer(config)
+        assert stage.layout.sections[-1].codebook_size == (12 if found.system == "semantic" else 1024)
+    elif found.system == "audiolm":
+        assert found.parts == ["tokenizer", "semantic", "coarse", "fine"]
+    else:
+        assert tokenizer_class(found.model.kind)(found.model).codebook_size >= 2
 
 
-@pytest.mark.parametrize("name", recipe_names())
-def test_trains_when_it_is_small(name: str, workplace: Path) -> None:
-    trainer = recipe(name, "data=recordings", *SMALL).trainer(workplace / "run").train()
-    assert trainer.step == 2
+def test_parts_of_a_whole_fit_each_other() -> None:
+    """What a stage of `audiolm/…` gives is what the next one takes."""
+    for name in (name for name in recipe_names() if name.startswith("audiolm/")):
+        whole = recipe(name)
+        semantic, coarse, fine = (whole.part(part, Path("RUN")) for part in ("semantic", "coarse", "fine"))
+        assert semantic.model["unique_consecutive"] == coarse.model["unique_consecutive"], name
+        assert coarse.model["num_coarse_quantizers"] == fine.model["num_coarse_quantizers"], name
+
+
+@pytest.mark.parametrize("name", [name for name in recipe_names() if not name.startswith("audiolm/")])
+def test_trains_when_it_is_small(name: str, workplace: Path, clusters: Path) -> None:
+    system = name.partition("/")[0]
+    given = [f"tokenizer={clusters}"] if system in ("semantic", "coarse") else []
+    given += ["codec=speech-16k"] if system in ("coarse", "fine") else []
+    trainer = recipe(name, "data=recordings", *given, *SMALL[system]).trainer(workplace / "run").train()
     lines = [json.loads(line) for line in (workplace / "run" / "metrics.jsonl").read_text().splitlines()]
     figures = {key for line in lines for key in line}
+    if system in ("kmeans", "masked-prediction"):
+        assert load_tokenizer(workplace / "run").codebook_size == 12
+    if system == "kmeans":
+        return
+    assert trainer.step == 2
     assert trainer.plan.best_metric in {None, *figures}
-    for critic in trainer.model.discriminators:
-        assert f"discriminator/{critic}/hinge" in figures
-    again = SoundStream.from_pretrained(workplace / "run", discriminators=False)
+    if system == "soundstream":
+        for critic in trainer.model.discriminators:
+            assert f"discriminator/{critic}/hinge" in figures
+    again = model_class(str(workplace / "run")).from_pretrained(workplace / "run")
     assert again.config == trainer.model.config
+
+
+@pytest.mark.parametrize("name", ["audiolm/cpu", "audiolm/paper"])
+def test_a_whole_trains_when_it_is_small(name: str, workplace: Path) -> None:
+    recipe(name, "data=recordings", *SMALL["audiolm"]).trainer(workplace / "run").train()
+    for part in ("tokenizer", "semantic", "coarse", "fine"):
+        assert (workplace / "run" / part / "checkpoints" / "step-00000002").is_dir()
+
+
+def test_the_tiny_whole_trains_resumes_and_generates(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped in its third part, it goes on there, and leaves alone what was done."""
+    loss = CoarseTransformerTrainer.loss
+
+    def interrupted(self: CoarseTransformerTrainer, turn: str, batch: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return loss(self, turn, batch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CoarseTransformerTrainer, "loss", interrupted)
+        run_command(["madrigal", "train", "audiolm/tiny", "data=recordings", "--run", "runs/tiny"])
+    assert [path.name for path in Path("runs/tiny/coarse/checkpoints").iterdir()] == ["step-00000001"]
+    assert not Path("runs/tiny/fine").exists()
+    before = times("tokenizer", "tokens", "semantic")
+
+    run_command(["madrigal", "train", "--resume", "--run", "runs/tiny"])
+    assert times("tokenizer", "tokens", "semantic") == before
+    for stage in ("coarse", "fine"):
+        assert Path("runs/tiny", stage, "checkpoints", "step-00000004").is_dir()
+    run_command(["madrigal", "generate", "runs/tiny", "--prompt", "speech.wav", "--seconds", "0.3"])
+    assert soundfile.info("generated/000.wav").frames == 32000 + 4800
+
+
+def times(*parts: str) -> dict[Path, int]:
+    """When the weights and tokens of these parts of the run were written."""
+    files = [
+        file for part in parts for file in Path("runs/tiny", part).rglob("*") if file.suffix in (".safetensors", ".npy")
+    ]
+    assert files
+    return {file: file.stat().st_mtime_ns for file in files}
+
+
+def test_every_system_has_a_recipe_of_every_size() -> None:
+    for system in SYSTEMS:
+        sizes = {"tiny", "cpu"} if system == "kmeans" else {"tiny", "cpu", "paper"}
+        assert sizes <= {name.partition("/")[2] for name in recipe_names() if name.startswith(f"{system}/")}

@@ -197,7 +197,7 @@ def test_public_checkpoints_are_known_by_name_without_a_network() -> None:
 
 
 def test_a_wrong_bandwidth_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="it has 1.5, 3, 6, 12, 24"):
+    with pytest.raises(UserError, match=r"it has 1\.5, 3, 6, 12, 24"):
         EncodecWrapper(7.0)
     with pytest.raises(UserError, match="no number of kbps"):
         load_codec("facebook/encodec_24khz@six")
