@@ -122,7 +122,7 @@ class AudioLM(nn.Module):
                 fine = [_blanked(f, len(known)) for f, known in zip(fine, rows.codes, strict=True)]
             codes = [torch.cat(pair, 1) for pair in zip(coarse, fine, strict=True)]
         waves = [self._heard(row) for row in codes]
-        return torch.stack(waves) if len({len(wave) for wave in waves}) == 1 else waves
+        return torch.stack(waves) if len({wave.shape for wave in waves}) == 1 else waves
 
     @torch.no_grad()
     def stream(
@@ -342,10 +342,10 @@ class AudioLM(nn.Module):
         if (ids is None) != (codes is None):
             raise UserError("A prompt of tokens needs both: semantic ids (prime_ids) and codes (prime_codes).")
         if path is not None:
-            return self._heard_prompt([(read(path, sample_rate=hz, channels=1)) for hz in self._rates()])
+            return self._heard_prompt([read(path, sample_rate=hz, channels=c) for hz, c in self._rates()])
         if wave is not None:
-            waves = [one[None] if one.ndim == 1 else one for one in wave]
-            prompts = [self._heard_prompt([heard_at(one[None], rate, hz) for hz in self._rates()]) for one in waves]
+            wave = wave[None] if isinstance(wave, Tensor) and wave.ndim == 1 else wave
+            prompts = [self._heard_prompt([heard_at(one, rate, hz, c) for hz, c in self._rates()]) for one in wave]
             return Prompt([p.ids[0] for p in prompts], [p.codes[0] for p in prompts])
         if ids is not None and codes is not None:
             return Prompt([row.to(self.device) for row in ids], [row.to(self.device) for row in codes])
@@ -353,13 +353,14 @@ class AudioLM(nn.Module):
         nothing = torch.empty(0, self._quantizers(), dtype=torch.long, device=self.device)
         return Prompt([torch.empty(0, dtype=torch.long, device=self.device)] * rows, [nothing] * rows)
 
-    def _rates(self) -> tuple[int, int]:
+    def _rates(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Rate and channels that the tokenizer hears, and the codec."""
         if self.wav2vec is None:
             raise UserError("A prompt of sound needs the semantic tokenizer: give AudioLM its wav2vec.")
-        return self.wav2vec.target_sample_hz, self.codec.target_sample_hz
+        return (self.wav2vec.target_sample_hz, 1), (self.codec.target_sample_hz, self.codec.channels)
 
     def _heard_prompt(self, waves: list[Tensor]) -> "Prompt":
-        """One row's prompt from its wave [1, samples] at both rates, cut to whole frames of both."""
+        """One row's prompt from its wave [channels, samples] at both rates, cut to whole frames of both."""
         for_semantic, for_codec = (wave.to(self.device) for wave in waves)
         step = max(self.wav2vec.downsample_factor / self.wav2vec.target_sample_hz, 1 / self.codec.frame_rate)
         count = int(for_codec.shape[-1] / self.codec.target_sample_hz / step + 1e-6)
@@ -370,7 +371,7 @@ class AudioLM(nn.Module):
         ids, lengths = self.wav2vec.tokenize(for_semantic)
         if self.semantic_transformer.config.unique_consecutive:
             ids, lengths = unique_consecutive(ids, lengths)
-        codes = self.codec.tokenize(for_codec[None] if for_codec.ndim == 2 else for_codec)
+        codes = self.codec.tokenize(for_codec[None])
         return Prompt([ids[0, : lengths[0]]], [codes[0, :, : self._quantizers()]])
 
     def _quantizers(self) -> int:

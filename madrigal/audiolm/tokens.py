@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from madrigal.audiolm.packing import Stream
 from madrigal.audiolm.semantic import semantic_stream
-from madrigal.data.audio import resample
+from madrigal.data.audio import mix_channels, resample
 from madrigal.data.tokens import PAD
 from madrigal.errors import UserError
 from madrigal.tokenizers.repeats import unique_consecutive
@@ -41,6 +41,8 @@ def acoustic_of(batch: Batch, codec: Any, quantizers: int) -> Stream:
         raise UserError("The batches hold no acoustic tokens: give the trainer a codec, or tokens on disk.")
     else:
         audio, samples = audio_at(batch, codec.target_sample_hz, first=False)
+        if audio.shape[1] == 1:
+            audio = audio.expand(-1, getattr(codec, "channels", 1), -1)
         codes, lengths = codec.tokenize(audio, samples), codec.frames(samples)
     if codes.shape[-1] < quantizers:
         raise UserError(f"The codec has {codes.shape[-1]} codebooks, and the stage wants {quantizers} of them.")
@@ -67,9 +69,9 @@ def audio_at(batch: Batch, rate: int, *, first: bool) -> tuple[Tensor, Tensor]:
     return batch["audio"], batch["lengths"]
 
 
-def heard_at(wave: Tensor, rate: int | None, wanted: int) -> Tensor:
-    """A prompt [batch, samples] or [batch, channels, samples] at another rate, in mono: [batch, samples]."""
-    wave = wave.mean(1) if wave.ndim == 3 else wave
+def heard_at(wave: Tensor, rate: int | None, wanted: int, channels: int = 1) -> Tensor:
+    """A prompt [samples] or [channels, samples] at another rate and mixed to other channels: [channels, samples]."""
+    wave = mix_channels(wave[None] if wave.ndim == 1 else wave, channels)
     return wave if rate in (None, wanted) else resample(wave, int(rate), wanted)
 
 

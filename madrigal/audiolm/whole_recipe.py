@@ -56,6 +56,12 @@ class AudioLMRecipe(BaseModel):
     def _a_path_is_enough(cls, value: Any) -> Any:
         return {"path": value} if isinstance(value, str | Path) else value
 
+    @field_validator("tokenizer", mode="before")
+    @classmethod
+    def _a_name_is_enough(cls, value: Any) -> Any:
+        """`tokenizer=NAME` on the command line falls upon the recipe of one to train, and takes its place."""
+        return value["path"] if isinstance(value, dict) and "path" in value else value
+
     @model_validator(mode="after")
     def _parts_are_known(self) -> Self:
         """Before anything runs: hours later is too late to learn that a key of the last stage is unknown."""

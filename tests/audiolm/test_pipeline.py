@@ -95,6 +95,7 @@ def test_a_prompt_by_wave_file_and_ids_is_the_same(model: AudioLM, sounds: Path,
     by_file = model(seconds=0.2, prime_wave_path=tmp_path / "prompt.wav")
     by_ids = model(seconds=0.2, prime_ids=[ids[0]], prime_codes=[codes[0]])
     assert by_wave.shape == (1, len(prompt) + RATE // 5)
+    assert torch.equal(by_wave, model(seconds=0.2, prime_wave=prompt))
     assert torch.equal(by_wave, by_file)
     assert torch.equal(by_wave, by_ids)
 
@@ -164,6 +165,20 @@ def test_AM18_a_stereo_prompt_is_mixed(model: AudioLM, sounds: Path, tmp_path: P
     assert mixed.shape[0] == 1
     assert torch.equal(model(seconds=0.2, prime_wave_path=tmp_path / "stereo.wav"), mixed)
     assert torch.equal(model(seconds=0.2, prime_wave=both[None]), mixed)
+
+
+def test_AM24_stereo_stays_stereo(sounds: Path, tmp_path: Path) -> None:
+    """With a codec of two channels; the tokenizer hears their mean."""
+    model = AudioLM(**parts(codec={"input_channels": 2}))
+    both = torch.stack([wave_of(sounds, number, 8 * TOKEN) for number in (4, 5)])
+    soundfile.write(tmp_path / "stereo.wav", both.T.numpy(), RATE, subtype="FLOAT")
+    made = model(seconds=0.2, prime_wave=both[None])
+    assert made.shape == (1, 2, 8 * TOKEN + RATE // 5)
+    assert torch.equal(model(seconds=0.2, prime_wave_path=tmp_path / "stereo.wav"), made)
+    lengths = [wave.shape for wave in model(seconds=0.2, prime_wave=[both, both[:1, : 4 * TOKEN]])]
+    assert lengths == [(2, 8 * TOKEN + RATE // 5), (2, 4 * TOKEN + RATE // 5)]
+    batch = {"audio": both[:, None], "lengths": torch.tensor([8 * TOKEN, 5 * TOKEN])}
+    assert model.coarse.streams(batch)[1].lengths.tolist() == [16, 10]
 
 
 def test_AM18_a_missing_file_is_one_sentence(model: AudioLM) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 import soundfile
 import torch
+from blocks import ROOT
 
 
 def voice(seconds: float, seed: int, rate: int = 16000) -> np.ndarray:
@@ -39,6 +42,17 @@ def workplace(tmp_path: Path, recordings: Path, monkeypatch: pytest.MonkeyPatch)
     soundfile.write(tmp_path / "speech.wav", voice(2.0, 99), 16000)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def options_script() -> ModuleType:
+    """scripts/write_options.py."""
+    spec = importlib.util.spec_from_file_location("write_options", ROOT / "scripts" / "write_options.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(autouse=True)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import traceback
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from blocks import ROOT, blocks
 
 from madrigal.engine.recipe import recipe_names
-from madrigal.soundstream.recipe import SoundStreamRecipe
+from madrigal.verbs.systems import SYSTEMS
 
 SMALL = (
     "model.spectral_dim=16 model.spectral_depth=1 model.codebook_dim=16 model.discr_spectrogram_channels=2 "
@@ -31,7 +32,24 @@ SHORTENED: dict[str, dict[str, str]] = {
         "soundstream/cpu ": f"soundstream/cpu {SMALL}",
         "SoundStream(codebook_size=1024": f"SoundStream({TINY}codebook_size=1024",
         "num_train_steps=100_000": "num_train_steps=1, grad_accum_every=1",
+        "audiolm/cpu": "audiolm/tiny",
+        "--seconds 6": "--seconds 0.5",
     },
+    "docs/audiolm.md": {
+        # Their cpu recipes are trained by test_recipes.py, made small.
+        "audiolm/cpu": "audiolm/tiny",
+        "masked-prediction/cpu": "masked-prediction/tiny",
+        "semantic/cpu": "semantic/tiny",
+        "coarse/cpu": "coarse/tiny",
+        "fine/cpu": "fine/tiny",
+        "semantic.plan.num_train_steps=1200": "semantic.plan.num_train_steps=6",
+        "--seconds 6": "--seconds 0.5",
+        "--n 4": "--n 2",
+        "dim=512, depth=6": "dim=32, depth=1",
+        "num_train_steps=100_000": "num_train_steps=1",
+    },
+    "docs/tokenizers.md": {},
+    "docs/tokens.md": {},
     "docs/soundstream.md": {
         "SoundStream(\n    codebook_size=4096": f"SoundStream({TINY}\n    codebook_size=4096",
         "grad_accum_every=8": "grad_accum_every=1",
@@ -85,14 +103,23 @@ def places(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+PARTS = {"tokenizer": "masked-prediction", "semantic": "semantic", "coarse": "coarse", "fine": "fine"}
+"""The parts of an AudioLM recipe, and the systems that they are recipes of."""
+SYSTEMS_OF = {"soundstream.md": ["soundstream"], "audiolm.md": ["semantic", "coarse", "fine"]}
+"""Pages that speak of some systems alone; the others may name the keys of any."""
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_keys_that_are_named_exist(page: Path) -> None:
-    sections = {name: field.annotation for name, field in SoundStreamRecipe.model_fields.items() if name != "system"}
-    wrong = [
-        f"{section}.{key}"
-        for section, key in re.findall(r"`'?(model|data|plan)\.(\w+)", page.read_text())
-        if key not in getattr(sections[section], "model_fields", {})
-    ]
+def test_keys_that_are_named_exist(page: Path, options_script: ModuleType) -> None:
+    known: dict[tuple[str, str], set[str]] = {}
+    for system in SYSTEMS:
+        for section, kind in options_script.sections(system).items():
+            known.setdefault((system, section.partition(" ")[0]), set()).update(kind.model_fields)
+    wrong = []
+    for part, section, key in re.findall(r"`'?(?:(\w+)\.)?(model|data|plan)\.(\w+)", page.read_text()):
+        systems = [PARTS[part]] if part else SYSTEMS_OF.get(page.name, SYSTEMS)
+        if not any(key in known.get((system, section), ()) for system in systems):
+            wrong.append(f"{section}.{key}")
     assert not wrong, f"{page.name} names {', '.join(wrong)}"
 
 

@@ -166,6 +166,13 @@ def times(*parts: str) -> dict[Path, int]:
     return {file: file.stat().st_mtime_ns for file in files}
 
 
+def test_a_finished_tokenizer_takes_the_place_of_its_recipe() -> None:
+    whole = recipe("audiolm/cpu", "tokenizer=runs/tokenizer", "fine=null")
+    assert whole.tokenizer == "runs/tokenizer"
+    assert whole.parts == ["semantic", "coarse"]
+    assert whole.part("coarse", Path("RUN")).tokenizer == "runs/tokenizer"
+
+
 def test_every_system_has_a_recipe_of_every_size() -> None:
     for system in SYSTEMS:
         sizes = {"tiny", "cpu"} if system == "kmeans" else {"tiny", "cpu", "paper"}
