@@ -51,16 +51,18 @@ SHARED: dict[str, type[BaseModel]] = {
 
 WORDS_OF: dict[str, str] = {
     "plan": "The `plan` of every training on the engine. Either `num_train_steps` or `num_train_epochs` is needed.",
-    "data": "The `data` of `soundstream`, `kmeans` and `masked-prediction`; `data=FOLDER` is short for `data.path=FOLDER`.",
-    "data of the stages": "The `data` of `semantic`, `coarse` and `fine`: recordings, or the tokens that were made of them.",
-    "model of the stages": "What the three transformers of AudioLM have in common. A recipe fills in what follows from its "
-    "tokenizer, its codec and its data: `num_semantic_tokens`, `codebook_size`, `rq_groups`, `frames_per_semantic` and "
-    "`window_seconds`.",
+    "data": "The recordings of `soundstream`, `kmeans` and `masked-prediction`; `data=FOLDER` is short for "
+    "`data.path=FOLDER`.",
+    "data of the stages": "The `data` of `semantic`, `coarse` and `fine`: recordings, or tokens made of them.",
+    "model of the stages": "What the three transformers of AudioLM have in common. A recipe fills in what follows from "
+    "its tokenizer, its codec and its data: `num_semantic_tokens`, `codebook_size`, `rq_groups`, `frames_per_semantic` "
+    "and `window_seconds`.",
     "plan of the stages": "What their plans have beyond the others.",
-    "soundstream": "The codec: `SoundStream` and `SoundStreamTrainer`; [soundstream.md](soundstream.md) says what the options are for.",
+    "soundstream": "The codec: `SoundStream` and `SoundStreamTrainer`; [soundstream.md](soundstream.md) says what the "
+    "options are for.",
     "kmeans": "A tokenizer by k-means over features of a kind; [tokenizers.md](tokenizers.md).",
     "masked-prediction": "A tokenizer that is trained: `MaskedPrediction`; [tokenizers.md](tokenizers.md).",
-    "semantic": "The first stage of AudioLM: `SemanticTransformer`, `SemanticTransformerTrainer`; [audiolm.md](audiolm.md).",
+    "semantic": "The first stage of [AudioLM](audiolm.md): `SemanticTransformer`, `SemanticTransformerTrainer`.",
     "coarse": "The second stage of AudioLM: `CoarseTransformer`, `CoarseTransformerTrainer`.",
     "fine": "The third stage of AudioLM: `FineTransformer`, `FineTransformerTrainer`.",
     "audiolm": "Tokenizer, tokens and stages in one run. A part is changed by its name: `semantic.plan.lr=1e-4`.",

@@ -18,7 +18,7 @@ from madrigal.layers.sampling import RowNoise, Sampling, draw, guided
 
 @dataclass
 class Drawn:
-    """Codes [batch, frames, quantizers], PAD where nothing was drawn, and each row's `lengths` [batch], prompt included."""
+    """Codes [batch, frames, quantizers], PAD where nothing was drawn, and the `lengths` [batch], prompt included."""
 
     codes: Tensor
     lengths: Tensor

@@ -37,7 +37,7 @@ NO_CONDITION = "None of the stages was trained with a condition, so a text chang
 
 
 class AudioLM(nn.Module):
-    """Three stages and what makes their tokens. Called, it gives waves [batch, samples], or a list where lengths differ.
+    """Three stages and what makes their tokens. Called, it gives waves [batch, samples], or a list of several lengths.
 
     A coarse stage that draws all of a codec's codebooks needs no fine stage.
     """
@@ -473,4 +473,6 @@ def _check(
     drawn = coarse.num_quantizers + (0 if fine is None else fine.num_quantizers)
     if drawn > codec.num_quantizers * codec.rq_groups:
         there = codec.num_quantizers * codec.rq_groups
-        raise UserError(f"The parts of AudioLM do not fit: the stages draw {drawn} codebooks, and the codec has {there}.")
+        raise UserError(
+            f"The parts of AudioLM do not fit: the stages draw {drawn} codebooks, and the codec has {there}."
+        )

@@ -136,7 +136,8 @@ class StageTransformer(nn.Module, Pretrained):
         if self.condition is None:
             if given:
                 raise UserError(
-                    f"{type(self).__name__} was built without a condition: build it with has_condition=True, or drop the text."
+                    f"{type(self).__name__} was built without a condition: "
+                    "build it with has_condition=True, or drop the text."
                 )
             return None
         if not given:

@@ -78,7 +78,7 @@ def heard_at(wave: Tensor, rate: int | None, wanted: int, channels: int = 1) -> 
 def get_embeds(
     embeddings: nn.Embedding, codes: Tensor, pad_id: int = PAD, return_mask: bool = False
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Embeddings [..., dim] of ids [...] that may be padded, zero where they are; on demand with the mask of real ids."""
+    """Embeddings [..., dim] of padded ids [...], zero where there is padding; on demand with the mask of real ids."""
     mask = codes != pad_id
     embeds = embeddings(codes.where(mask, 0)).where(mask[..., None], 0.0)
     return (embeds, mask) if return_mask else embeds

@@ -212,7 +212,7 @@ def execute(script: str, names: dict[str, Any], **paths: Path) -> dict[str, Any]
 
 @pytest.fixture(scope="module")
 def hubert(tmp_path_factory: pytest.TempPathFactory, sounds: Path) -> Path:
-    """A checkpoint as transformers writes one, and centroids as `madrigal train kmeans` fits them, by the older names."""
+    """A checkpoint that transformers wrote, and centroids that `madrigal train kmeans` fitted, by the older names."""
     folder = tmp_path_factory.mktemp("hubert")
     torch.manual_seed(0)
     config = transformers.HubertConfig(
@@ -285,7 +285,7 @@ def test_a_semantic_stage_with_text(desk: dict[str, Path]) -> None:
 def write_t5(folder: Path) -> None:
     """A random T5 and a tokenizer that knows letters."""
     tokenizers = pytest.importorskip("tokenizers")
-    words = {"<pad>": 0, "</s>": 1, "<unk>": 2} | {letter: 3 + n for n, letter in enumerate("abcdefghijklmnopqrstuvwxyz ")}
+    words = {word: n for n, word in enumerate(["<pad>", "</s>", "<unk>", *"abcdefghijklmnopqrstuvwxyz "])}
     inner = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<unk>"))
     inner.pre_tokenizer = tokenizers.pre_tokenizers.Split(tokenizers.Regex("."), "isolated")
     transformers.PreTrainedTokenizerFast(
@@ -295,12 +295,27 @@ def write_t5(folder: Path) -> None:
     transformers.T5EncoderModel(config).save_pretrained(folder)
 
 
-OLDER_NAMES = """
-AudioLM SoundStream AudioLMSoundStream MusicLMSoundStream EncodecWrapper SemanticTransformer CoarseTransformer
-FineTransformer FineTransformerWrapper CoarseTransformerWrapper SemanticTransformerWrapper FairseqVQWav2Vec
-HubertWithKmeans SoundStreamTrainer SemanticTransformerTrainer FineTransformerTrainer CoarseTransformerTrainer
-get_embeds AudioConditionerBase
-""".split()
+OLDER_NAMES = [
+    "AudioLM",
+    "SoundStream",
+    "AudioLMSoundStream",
+    "MusicLMSoundStream",
+    "EncodecWrapper",
+    "SemanticTransformer",
+    "CoarseTransformer",
+    "FineTransformer",
+    "FineTransformerWrapper",
+    "CoarseTransformerWrapper",
+    "SemanticTransformerWrapper",
+    "FairseqVQWav2Vec",
+    "HubertWithKmeans",
+    "SoundStreamTrainer",
+    "SemanticTransformerTrainer",
+    "FineTransformerTrainer",
+    "CoarseTransformerTrainer",
+    "get_embeds",
+    "AudioConditionerBase",
+]
 
 
 @pytest.mark.parametrize("name", sorted({*OLDER_NAMES, *madrigal.__all__}))

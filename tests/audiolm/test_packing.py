@@ -2,12 +2,11 @@
 
 import pytest
 import torch
+from stages import STAGES, coarse_stage, row_of, streams_of
 
 from madrigal.audiolm.packing import Layout, Section, Stream
 from madrigal.audiolm.patterns import Pattern
 from madrigal.data.tokens import PAD
-
-from stages import STAGES, coarse_stage, row_of, streams_of
 
 
 def layout(pattern: str = "flatten", has_end: bool = True, ticks: int = 0) -> Layout:

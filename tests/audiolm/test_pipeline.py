@@ -126,7 +126,7 @@ def test_a_seed_repeats_and_another_does_not(model: AudioLM) -> None:
 
 @pytest.mark.parametrize("kind", ["trained", "delayed"])
 def test_AM7_AM8_a_batch_of_prompts_is_the_prompts_one_by_one(model: AudioLM, sounds: Path, kind: str) -> None:
-    """Prompts of 0.2 to 0.8 seconds, and 0.8 more: the trained model, which had one second, needs up to three windows."""
+    """Prompts of 0.2 to 0.8 seconds, and 0.8 more: the trained model, which had one second, does it in windows."""
     model = model if kind == "trained" else delayed()
     prompts = [wave_of(sounds, number, (5 + 8 * number) * TOKEN + 100) for number in range(3)]
     together = model(seconds=0.8, prime_wave=prompts, seed=10)

@@ -12,7 +12,9 @@ def test_page_is_up_to_date(options_script: ModuleType) -> None:
 
 
 def test_every_option_is_described(options_script: ModuleType) -> None:
-    keys = [(section, key, field) for section, fields in options_script.options().items() for key, field in fields.items()]
+    keys = [
+        (section, key, field) for section, fields in options_script.options().items() for key, field in fields.items()
+    ]
     assert len(keys) > 300
     assert [f"{section}.{key}" for section, key, field in keys if not field.description] == []
 
