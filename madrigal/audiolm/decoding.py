@@ -59,8 +59,10 @@ class Decoding:
         self.limit, self.known = frames.to(stage.device), prompt.lengths.to(stage.device)
         size = (len(frames), int(frames.max()), self.section.pattern.quantizers)
         self.codes = torch.full(size, PAD, device=stage.device)
+        self._rows = torch.arange(size[0], device=stage.device)
         self.codes[:, : prompt.codes.shape[1]] = prompt.codes.to(stage.device)[:, : size[1]]
-        self.column = self.section.pattern.begun(self.known)
+        self.first_column, self.steps = self.section.pattern.begun(self.known), 0
+        self._count()
         self.is_guided = context is not None and sampling.cond_scale != 1.0
         self._read(streams, context)
 
@@ -82,55 +84,86 @@ class Decoding:
         last = (packed.lengths - 1).repeat(2 if self.is_guided else 1)
         self.hidden = hidden[torch.arange(len(ids), device=ids.device), last]
 
+    def _count(self) -> None:
+        """How many steps all rows draw in, and how many any of them does: numbers here, for a step must not wait."""
+        pattern = self.section.pattern
+        open_frames = self.limit - self.known
+        self.sure = int(open_frames.min())
+        self.needed = int((pattern.columns(self.limit) - self.first_column).max())
+
     @property
     def is_done(self) -> bool:
-        pattern = self.section.pattern
-        return bool((self.column >= pattern.columns(self.limit)).all())
+        return self.steps >= self.needed
 
     @property
     def complete(self) -> Tensor:
         """[batch] frames that have all their codes."""
-        pattern = self.section.pattern
-        return pattern.complete(self.column).minimum(self.limit)
+        return self.section.pattern.complete(self.first_column + self.steps).minimum(self.limit)
 
     def advance(self) -> None:
         """Draw one column in every row."""
-        frames, codebooks = self.section.pattern.place(self.column)
-        rows = torch.arange(len(self.column), device=self.column.device)
-        values = []
-        for slot in range(frames.shape[1]):
-            frame, codebook = frames[:, slot], codebooks[:, slot]
-            is_open = (frame >= self.known) & (frame < self.limit)
-            at = frame.clamp(0, self.codes.shape[1] - 1)
-            inside = (frame >= 0) & (frame < self.limit)
-            value = self.codes[rows, at, codebook].masked_fill(~inside, PAD)
-            if bool(is_open.any()):
-                drawn = self._draw(codebook, at, is_open)
-                is_end = is_open & (drawn == self.section.codebook_size)
-                # The limit moves down to where a row ended; its other codebooks may still be behind.
-                self.limit = torch.where(is_end, frame, self.limit)
-                value = torch.where(is_open & ~is_end, drawn, value.masked_fill(is_end, PAD))
-                self.codes[rows, at, codebook] = torch.where(is_open & ~is_end, drawn, self.codes[rows, at, codebook])
-            values.append(value)
-        self._step(torch.stack(values, 1), codebooks)
+        # All rows are at the same codebook, since prompts are whole frames: their columns differ, their steps do not.
+        slots = [
+            self._slot(*self.section.pattern.after(self.steps, slot)) for slot in range(self.section.pattern.width)
+        ]
+        ids = torch.stack(slots, 1)
+        layout = self.stage.layout
+        if len(slots) < layout.width:
+            ids = torch.nn.functional.pad(ids, (0, layout.width - len(slots)), value=layout.nothing)
+        positions = None
+        if layout.has_clock:
+            positions = layout.position(self.number, self.first_column + self.steps)[:, None]
+        if self.is_guided:
+            ids = torch.cat((ids, ids))
+            positions = None if positions is None else torch.cat((positions, positions))
+        self.hidden = self.stage.hidden(ids[:, None], positions=positions, cache=self.cache)[:, 0]
+        self.steps += 1
 
-    def _draw(self, codebook: Tensor, frame: Tensor, is_open: Tensor) -> Tensor:
-        """[batch] codes for one slot. All rows are at the same codebook, since prompts are whole frames."""
-        number = int(codebook[0])
-        logits = self.stage.heads[self.stage.layout.first_head(self.number) + number](self.hidden).float()
+    def _slot(self, ahead: int, codebook: int) -> Tensor:
+        """[batch] embedding rows of one slot, which is `ahead` frames after each row's prompt."""
+        frame = self.known + ahead
+        if 0 <= ahead < self.sure:
+            drawn = self._draw(codebook, frame)
+            if codebook or not self.may_end or not bool((drawn == self.section.codebook_size).any()):
+                self.codes[self._rows, frame, codebook] = drawn
+                return drawn + self.stage.layout.first_row(self.number, codebook)
+            return self._put(codebook, frame, drawn, frame < self.limit)
+        is_open = (frame >= self.known) & (frame < self.limit)
+        drawn = torch.full_like(frame, PAD)
+        if bool(is_open.any()):
+            # A row that draws nothing here must not use up its noise: alone it would not either.
+            drawn[is_open] = self._draw(codebook, frame, is_open)
+        return self._put(codebook, frame, drawn, is_open)
+
+    def _put(self, codebook: int, frame: Tensor, drawn: Tensor, is_open: Tensor) -> Tensor:
+        """Write down what open rows have drawn; the others have what they had, or nothing."""
+        is_end = is_open & (drawn == self.section.codebook_size)
+        at = frame.clamp(0, self.codes.shape[1] - 1)
+        there = self.codes[self._rows, at, codebook]
+        self.codes[self._rows, at, codebook] = torch.where(is_open & ~is_end, drawn, there)
+        if bool(is_end.any()):
+            # The limit moves down to where a row ended; its other codebooks may still be behind.
+            self.limit = torch.where(is_end, frame, self.limit)
+            self._count()
+        is_inside = (frame >= 0) & (frame < self.limit)
+        value = self.codes[self._rows, at, codebook].masked_fill(~is_inside, PAD)
+        return torch.where(
+            value < 0, self.stage.layout.nothing, value + self.stage.layout.first_row(self.number, codebook)
+        )
+
+    def _draw(self, codebook: int, frame: Tensor, rows: Tensor | None = None) -> Tensor:
+        """A code for each row, or for some of them (bool [batch])."""
+        logits: Tensor = self.stage.heads[self.stage.layout.first_head(self.number) + codebook](self.hidden).float()
         if self.is_guided:
             with_it, without = logits.chunk(2)
             logits = guided(with_it, without, self.sampling.cond_scale)
-        if not self.may_end and logits.shape[1] > self.section.codebook_size:
+        if not self.may_end:
             logits = logits[:, : self.section.codebook_size]
-        history = self._history(number, frame)
-        if bool(is_open.all()):
+        history = self._history(codebook, frame)
+        if rows is None:
             return draw(logits, self.sampling, self.noise, history)
-        # A row that draws nothing here must not use up its noise: alone it would not either.
-        drawn = torch.full_like(frame, PAD)
-        history = None if history is None else history[is_open]
-        drawn[is_open] = draw(logits[is_open], self.sampling, self.noise.of(is_open), history)
-        return drawn
+        history = None if history is None else history[rows]
+        return draw(logits[rows], self.sampling, self.noise.of(rows), history)
 
     def _history(self, codebook: int, frame: Tensor) -> Tensor | None:
         """[batch, window] the codes that this codebook has drawn lately."""
@@ -140,18 +173,6 @@ class Decoding:
         at = frame[:, None] - back
         codes = self.codes[..., codebook].gather(1, at.clamp(min=0))
         return codes.masked_fill(at < 0, PAD)
-
-    def _step(self, values: Tensor, codebooks: Tensor) -> None:
-        layout = self.stage.layout
-        ids = layout.rows(self.number, values, codebooks)
-        if ids.shape[1] < layout.width:
-            ids = torch.nn.functional.pad(ids, (0, layout.width - ids.shape[1]), value=layout.nothing)
-        positions = layout.position(self.number, self.column)[:, None] if layout.has_clock else None
-        if self.is_guided:
-            ids = torch.cat((ids, ids))
-            positions = None if positions is None else torch.cat((positions, positions))
-        self.hidden = self.stage.hidden(ids[:, None], positions=positions, cache=self.cache)[:, 0]
-        self.column = self.column + 1
 
     def result(self) -> Drawn:
         longest = int(self.limit.max()) if len(self.limit) else 0

@@ -99,6 +99,10 @@ class Layout:
         """The number of a section's first head."""
         return sum(earlier.pattern.quantizers for earlier in self.sections[:section])
 
+    def first_row(self, section: int, codebook: int) -> int:
+        """The embedding row of a codebook's code 0."""
+        return self._first_rows[self.first_head(section) + codebook]
+
     def rows(self, section: int, codes: Tensor, codebooks: Tensor) -> Tensor:
         """Embedding rows of codes of the given codebooks of a section; PAD is nothing."""
         first = torch.tensor(self._first_rows, device=codes.device)[self.first_head(section) + codebooks]

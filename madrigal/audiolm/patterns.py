@@ -49,3 +49,9 @@ class Pattern:
             codebook = torch.arange(self.quantizers, device=column.device).expand(*column.shape, -1)
             return column[..., None] - codebook, codebook
         return (column // self.quantizers)[..., None], (column % self.quantizers)[..., None]
+
+    def after(self, steps: int, slot: int) -> tuple[int, int]:
+        """What a slot holds so many columns after whole frames: how many frames after them, and of which codebook."""
+        if self.name == "delay":
+            return steps - slot, slot
+        return divmod(steps, self.quantizers)

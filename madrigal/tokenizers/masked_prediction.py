@@ -28,7 +28,7 @@ class MaskedPredictionConfig(TokenizerConfig):
     kind: Literal["masked-prediction"] = "masked-prediction"
     hop: int = Field(160, ge=1, description="samples between spectra")
     n_fft: int = Field(512, ge=2, description="window of a spectrum, in samples")
-    n_mels: int = Field(80, ge=1, description="mel bands")
+    n_mels: int = Field(40, ge=1, description="mel bands")
     frames_per_token: int = Field(4, ge=1, description="spectra that make a token")
     prior_seconds: float = Field(0.3, ge=0, description="how strongly the corpus' mean holds an utterance's own")
 
@@ -42,11 +42,11 @@ class MaskedPredictionConfig(TokenizerConfig):
     centre: bool = Field(True, description="take the utterance's mean from the encoder's output before clustering")
     window_seconds: float = Field(20.0, gt=0, description="longer recordings are encoded in pieces of this length")
 
-    num_targets: int = Field(256, ge=2, description="classes to predict: clusters of cepstra")
-    target_context: int = Field(2, ge=0, description="spectra before and behind that a class hears too")
+    num_targets: int = Field(100, ge=2, description="classes to predict: clusters of cepstra")
+    target_context: int = Field(3, ge=0, description="spectra before and behind that a class hears too")
     mask_share: float = Field(0.45, gt=0, lt=1, description="share of the tokens that are hidden while training")
     mask_span: int = Field(5, ge=1, description="tokens of a hidden span")
-    warp: float = Field(0.15, ge=0, lt=1, description="how much the resonances are moved while training")
+    warp: float = Field(0.25, ge=0, lt=1, description="how much the resonances are moved while training")
 
 
 class MaskedPrediction(SemanticTokenizer):

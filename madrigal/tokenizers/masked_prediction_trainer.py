@@ -21,7 +21,7 @@ from madrigal.tokenizers.masked_prediction import MaskedPrediction
 class MaskedPredictionPlan(Plan):
     """A plan with the two k-means fits around the training of the encoder."""
 
-    heard_weight: float = Field(1.0, ge=0, description="of the loss of the tokens that are not hidden")
+    heard_weight: float = Field(0.5, ge=0, description="of the loss of the tokens that are not hidden")
     target_minutes: float = Field(30.0, gt=0, description="audio to fit the classes on, before the first step")
     cluster_minutes: float = Field(60.0, gt=0, description="audio to fit the tokens on, after the last step")
     kmeans_iterations: int = Field(30, ge=1, description="rounds of both fits")
