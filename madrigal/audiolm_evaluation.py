@@ -1,4 +1,4 @@
-"""Judging AudioLM: how well each stage predicts new voices, and whether continuations keep the voice of their prompts."""
+"""Judging AudioLM: how well each stage foresees new voices, and whether continuations keep those of their prompts."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

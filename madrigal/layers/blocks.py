@@ -45,7 +45,7 @@ class _BlockAttention(torch.autograd.Function):
         return blocks.heads(out)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, bias, *kept = ctx.saved_tensors
         with torch.autocast(query.device.type, enabled=False):
             blocks = _Blocks(query, key, bias, ctx.reach)

@@ -74,7 +74,7 @@ class KeyValueCache:
         """
         kept = self._weights.get(linear)
         if kept is None:
-            weight: Tensor = linear.weight.detach()  # type: ignore[assignment,operator]
+            weight: Tensor = linear.weight.detach()  # type: ignore[operator]
             if norm is not None:
                 weight = weight * norm.weight.detach()  # type: ignore[operator]
             dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else weight.dtype

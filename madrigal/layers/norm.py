@@ -19,6 +19,7 @@ class RMSNorm(nn.RMSNorm):
         super().__init__(dim)
 
     def forward(self, x: Tensor) -> Tensor:
+        x = x.to(self.weight.dtype)
         if x.device.type == "cpu" and torch.is_grad_enabled():
             out: Tensor = _RootMeanSquare.apply(x, self.weight)
             return out
@@ -40,13 +41,12 @@ class _RootMeanSquare(torch.autograd.Function):
         return F.rms_norm(x, weight.shape, weight)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         x, weight = ctx.saved_tensors
         dim, dtype = len(weight), torch.promote_types(x.dtype, torch.float32)
-        eps = torch.finfo(x.dtype).eps
-        flat, above, weight = x.reshape(-1, dim).to(dtype), grad.reshape(-1, dim).to(dtype), weight.to(dtype)
-        inverse = (torch.linalg.vecdot(flat, flat) / dim + eps).rsqrt()
+        flat, above, scale = x.reshape(-1, dim).to(dtype), grad.reshape(-1, dim).to(dtype), weight.to(dtype)
+        inverse = (torch.linalg.vecdot(flat, flat) / dim + torch.finfo(x.dtype).eps).rsqrt()
         product = flat * above
-        shrink = torch.mv(product, weight) * inverse**3 / -dim
-        for_x = torch.addcmul(above.mul(weight).mul_(inverse[:, None]), flat, shrink[:, None])
-        return for_x.view_as(x).to(x.dtype), torch.mv(product.T, inverse).to(ctx.saved_tensors[1].dtype)
+        shrink = torch.mv(product, scale) * inverse**3 / -dim
+        for_x = torch.addcmul(above.mul(scale).mul_(inverse[:, None]), flat, shrink[:, None])
+        return for_x.view_as(x).to(x.dtype), torch.mv(product.T, inverse).to(weight.dtype)

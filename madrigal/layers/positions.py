@@ -66,10 +66,14 @@ class DynamicPositionBias(nn.Module):
         self.net = nn.Sequential(nn.Linear(1, dim), nn.SiLU(), nn.Linear(dim, dim), nn.SiLU(), nn.Linear(dim, heads))
 
     def forward(self, distances: Tensor) -> Tensor:
-        biases: Tensor = self.net(distances.to(self.net[0].weight.dtype)[:, None]).T
+        biases: Tensor = self.net(distances.to(self._weight.dtype)[:, None]).T
         return biases
 
     def between(self, lowest: int, highest: int) -> Tensor:
-        """The biases of the distances `lowest` to `highest`, in their logarithms: near ones are told apart best."""
-        distances = torch.arange(lowest, highest + 1, device=self.net[0].weight.device)
+        """The biases of the distances `lowest` to `highest`, by their logarithms: near ones are told apart best."""
+        distances = torch.arange(lowest, highest + 1, device=self._weight.device)
         return self(distances.sign() * distances.abs().add(1).log())
+
+    @property
+    def _weight(self) -> Tensor:
+        return next(self.parameters())

@@ -84,7 +84,7 @@ def draw(logits: Tensor, sampling: Sampling, noise: RowNoise, history: Tensor | 
 
 
 def _discourage(logits: Tensor, history: Tensor, penalty: float) -> Tensor:
-    """Divide the probability of ids in the history by about the penalty's power, whatever the logits' offset."""
+    """Divide the odds of the ids in the history; unlike a factor on logits, this does not depend on their offset."""
     seen = torch.zeros(logits.shape[0], logits.shape[1] + 1, dtype=torch.bool, device=logits.device)
     seen.scatter_(1, history.to(logits.device).clamp(min=-1) + 1, True)
     return logits - seen[:, 1:] * math.log(penalty)

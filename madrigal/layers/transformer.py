@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from madrigal.layers.cache import KeyValueCache
 from madrigal.layers.feed_forward import FeedForward
 from madrigal.layers.hyper_connections import HyperConnection
-from madrigal.layers.multi_head import CrossAttention, SelfAttention
+from madrigal.layers.multi_head import CrossAttention, SelfAttention, on_cpu
 from madrigal.layers.norm import RMSNorm
 from madrigal.layers.positions import DynamicPositionBias, RotaryPositions
 from madrigal.layers.sight import HIDDEN, Sight, look
@@ -85,10 +85,9 @@ class Transformer(nn.Module):
     @torch.no_grad()
     def _start_small(self) -> None:
         """What writes into the residual starts smaller, so that its variance does not grow with the depth."""
-        for layer in self.layers:
-            branches = [branch for branch in (layer.attention, layer.cross) if branch is not None]
-            for last in [*(branch.to_out for branch in branches), layer.feed_forward[-1]]:
-                last.weight *= (2 * len(self.layers)) ** -0.5
+        for name, weight in self.layers.named_parameters():
+            if name.endswith(("to_out.weight", "feed_forward.3.weight")):
+                weight.mul_((2 * len(self.layers)) ** -0.5)
 
     def new_cache(self, batch_size: int, capacity: int | None = None) -> KeyValueCache:
         """An empty memory for `batch_size` rows; `capacity` slots are made at once (it grows by itself)."""
@@ -116,6 +115,7 @@ class Transformer(nn.Module):
         stands at 0. With a `cache`, x continues what the cache holds; context and prefix come with the first call only.
         """
         self._check(cache, at, prefix)
+        x = x.to(self.norm.weight.dtype)  # the residual is not rounded, even if autocast made the input
         before = 0
         if prefix is not None:
             before = prefix.shape[1]
@@ -174,7 +174,7 @@ class Transformer(nn.Module):
         context_bias: Tensor | None,
         cache: KeyValueCache | None,
     ) -> Tensor:
-        is_step = cache is not None and x.shape[1] == 1 and x.device.type == "cpu"
+        is_step = cache is not None and x.shape[1] == 1 and on_cpu(x)
         if is_step:
             x = x.squeeze(1)
             if sight.rotation is not None and sight.rotation[0].ndim == 4:
@@ -183,7 +183,7 @@ class Transformer(nn.Module):
             x = x.unsqueeze(-2).expand(*x.shape[:-1], self.residual_streams, -1)
         first_values = None
         for layer in self.layers:
-            run = layer.step if is_step else layer
+            run: Callable[..., tuple[Tensor, Tensor]] = layer.step if is_step else layer  # type: ignore[assignment]
             x, values = run(x, sight, first_values, context, context_bias, cache)
             first_values = values if first_values is None else first_values
         if self.residual_streams > 1:

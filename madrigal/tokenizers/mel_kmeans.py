@@ -56,7 +56,9 @@ class MelKmeans(SemanticTokenizer):
         """[batch, samples] -> [batch, time, feature_dim]; `mask` [batch, spectra] leaves padding out of the means."""
         frames = self.norm(self._cepstra(wave), mask) * self.shares
         if self.config.deltas:
-            frames = torch.cat((frames, _slopes(frames)), dim=-1)
+            slopes = _slopes(frames)
+            # Behind the end there is nothing, and no slope down to it either.
+            frames = torch.cat((frames, slopes if mask is None else slopes * mask[..., None]), dim=-1)
         context, step = self.config.context, self.config.frames_per_token
         padded = F.pad(frames, (0, 0, context, context))
         return padded.unfold(1, step + 2 * context, step).flatten(2)

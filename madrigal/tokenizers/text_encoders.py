@@ -10,6 +10,8 @@ from madrigal.layers.transformer import Transformer
 from madrigal.tokenizers.foreign import foreign_config, foreign_model, transformers_library
 
 TextEncoderName = Literal["t5", "bytes"]
+WIDTHS = {"small": 512, "base": 768, "large": 1024, "xl": 2048, "3b": 1024, "xxl": 4096, "11b": 1024}
+"""Of public T5 checkpoints, by the end of their names: a width must be known before anything is downloaded."""
 
 
 class TextEncoder(Protocol):
@@ -28,13 +30,11 @@ class T5Encoder:
     """
 
     is_trainable = False
-    WIDTHS = {"small": 512, "base": 768, "large": 1024, "xl": 2048, "3b": 1024, "xxl": 4096, "11b": 1024}
-    """Of the public checkpoints, by the end of their names: a width must be known before anything is downloaded."""
 
     def __init__(self, name: str = "google/t5-v1_1-base", max_length: int = 256) -> None:
         self.name, self.max_length = name, max_length
         config = foreign_config(name) or {}
-        self.dim = int(config.get("d_model") or self.WIDTHS.get(Path(name).name.split("-")[-1].lower(), 768))
+        self.dim = int(config.get("d_model") or WIDTHS.get(Path(name).name.split("-")[-1].lower(), 768))
         self.device = torch.device("cpu")
         self._loaded: tuple[Any, Any] | None = None
 

@@ -40,12 +40,14 @@ def test_the_norm_of_few_frames_stays_near_the_corpus() -> None:
     assert abs(float(long.mean())) < 0.1
 
 
-def test_the_classes_of_a_padded_batch_are_the_tokens_of_the_rows() -> None:
-    tokenizer = fitted(tiny_mel_kmeans())
+@pytest.mark.parametrize("context", [0, 1, 3])
+def test_the_classes_of_a_padded_batch_are_the_tokens_of_the_rows(context: int) -> None:
+    tokenizer = fitted(tiny_mel_kmeans(context=context))
     wave = noise(2, 6400)
     wave[1, 3200:] = 0
     mask = torch.arange(40) < torch.tensor([[40], [20]])
+    alone = tokenizer.features(wave[1:, :3200])
+    assert torch.allclose(tokenizer.features(wave, mask)[1:, :5], alone, atol=1e-5)
     classes = tokenizer.classes(wave, mask)
     assert torch.equal(classes[:1], tokenizer.tokenize(wave[:1])[0])
-    # The last window reaches over the end, into what is silence here and nothing there.
-    assert torch.equal(classes[1, :4], tokenizer.tokenize(wave[1:, :3200])[0][0, :4])
+    assert torch.equal(classes[1:, :5], tokenizer.tokenize(wave[1:, :3200])[0])
