@@ -171,7 +171,7 @@ class Decoding:
             return None
         back = torch.arange(self.sampling.repetition_window, 0, -1, device=frame.device)
         at = frame[:, None] - back
-        codes = self.codes[..., codebook].gather(1, at.clamp(min=0))
+        codes = self.codes[..., codebook].gather(1, at.clamp(0, self.codes.shape[1] - 1))
         return codes.masked_fill(at < 0, PAD)
 
     def result(self) -> Drawn:

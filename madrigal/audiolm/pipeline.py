@@ -20,10 +20,11 @@ from madrigal.audiolm.wrappers import (
     FineTransformerWrapper,
     SemanticTransformerWrapper,
     StageWrapper,
-    evaluating,
     seeds_of,
 )
 from madrigal.data.audio import read
+from madrigal.engine.evaluating import eval_mode
+from madrigal.engine.randomness import seed_for
 from madrigal.errors import UserError
 from madrigal.layers.sampling import Sampling
 from madrigal.tokenizers.repeats import unique_consecutive
@@ -149,7 +150,7 @@ class AudioLM(nn.Module):
         decoder = self.codec.stream_decoder()
         if decoder is None:
             raise UserError("This codec cannot decode piece by piece: generate the whole at once.")
-        with evaluating(self):
+        with eval_mode(self):
             yield from _pieces(decoder.push(rows.codes[0][None]))
             fine = rows.fine(self)[0]
             coarse = rows.coarse(self)[0]
@@ -160,7 +161,7 @@ class AudioLM(nn.Module):
                 coarse, codes = torch.cat((coarse, new)), new
                 if self.fine is not None:
                     known = len(fine)
-                    seeds = later([seed], known)
+                    seeds = seeds_for("fine, in pieces", [seed], known)
                     fine = self._fine([coarse], [fine], _of(sampling, "fine"), seeds, contexts["fine"])[0]
                     codes = torch.cat((new, fine[known:]), 1)
                 yield from _pieces(decoder.push(codes[None]))
@@ -186,7 +187,7 @@ class AudioLM(nn.Module):
                 [streamed(self._semantic_of(semantic, [start], [stop])), streamed([coarse[start:]])],
                 torch.tensor([stop - start]),
                 sampling,
-                later([seed], number),
+                seeds_for("coarse", [seed], number),
                 context,
                 may_end=False,
             )
@@ -219,7 +220,7 @@ class AudioLM(nn.Module):
                 [window.prompt],
                 window.limits,
                 sampling=sampling,
-                seeds=later(seeds, window.number),
+                seeds=seeds_for("semantic", seeds, window.number),
                 context=context,
                 may_end=not is_timed,
             )
@@ -249,7 +250,7 @@ class AudioLM(nn.Module):
                 [streamed(self._semantic_of(semantic, window.starts, window.stops)), window.prompt],
                 window.limits,
                 sampling=sampling,
-                seeds=later(seeds, window.number),
+                seeds=seeds_for("coarse", seeds, window.number),
                 context=context,
                 may_end=seconds is None and per_token is None,
             )
@@ -286,7 +287,7 @@ class AudioLM(nn.Module):
                 [streamed([row[a:b] for row, a, b in spans]), window.prompt],
                 window.limits,
                 sampling=sampling,
-                seeds=later(seeds, window.number),
+                seeds=seeds_for("fine", seeds, window.number),
                 context=context,
                 may_end=False,
             )
@@ -398,9 +399,9 @@ class Prompt:
         return [codes[:, first : model._quantizers()] for codes in self.codes]
 
 
-def later(seeds: list[int], number: int) -> list[int]:
-    """Other seeds for a later window: the same noise again would draw the same again."""
-    return [seed + 1_000_003 * number for seed in seeds]
+def seeds_for(stage: str, seeds: list[int], number: int) -> list[int]:
+    """Each row's seed for one window of one stage: the same noise in two of them would tie what they draw."""
+    return [seed_for(seed, stage, number) for seed in seeds]
 
 
 def _of(sampling: Sampling | dict[str, Sampling] | None, stage: str) -> Sampling | None:

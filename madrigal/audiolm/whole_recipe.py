@@ -11,7 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from madrigal.audiolm.recipe import CoarseRecipe, FineRecipe, SemanticRecipe
 from madrigal.data.manifest import MANIFEST, Manifest
 from madrigal.data.source import manifest_of
+from madrigal.data.tokens import TOKENS as SHARDS
 from madrigal.engine.recipe import build_config, read_recipe
+from madrigal.engine.run import replace_file
 from madrigal.errors import UserError
 from madrigal.tokenizers.loading import STAGE as TOKENIZER
 from madrigal.tokenizers.loading import load_codec, load_tokenizer
@@ -26,6 +28,8 @@ PARTS: dict[str, type[BaseModel]] = {
     "fine": FineRecipe,
 }
 """The parts of a run, in order; each is a run of its own in a folder of this name."""
+OWN = (*PARTS, TOKENS, DATA)
+"""The folders that a run makes for itself."""
 
 
 class WholeSource(BaseModel):
@@ -110,17 +114,40 @@ class AudioLMTraining:
             raise UserError(
                 f"{self.path} already holds a run: add --resume to go on, --overwrite to start over, or name another."
             )
-        for part in (*PARTS, TOKENS, DATA) if overwrite else ():
-            shutil.rmtree(self.path / part, ignore_errors=True)
+        self._keep_recordings()
+        # Before anything is written or removed: a mistyped folder must not cost a finished run.
+        self.manifests = self._prepare(anew=overwrite)
+        if overwrite:
+            self._clear()
         self.path.mkdir(parents=True, exist_ok=True)
-        file.write_text(yaml.safe_dump(recipe.model_dump(mode="json", exclude_none=True), sort_keys=False))
+        replace_file(file, yaml.safe_dump(recipe.model_dump(mode="json", exclude_none=True), sort_keys=False))
+
+    def _keep_recordings(self) -> None:
+        """Recordings inside a folder that a run makes for itself would be taken for the run's own."""
+        source = self.recipe.data
+        for path in (source.path, source.valid_path):
+            if path is None:
+                continue
+            inside = next((p for p in OWN if path.resolve().is_relative_to((self.path / p).resolve())), None)
+            if inside is not None:
+                raise UserError(
+                    f"The recordings {path} lie in {self.path / inside}, where the run keeps its own files: "
+                    "name another run, or move them."
+                )
+
+    def _clear(self) -> None:
+        """Remove what a run has made, part by part; a folder of the same name that is no run's stays."""
+        for name in PARTS:
+            if (self.path / name / "checkpoints").is_dir():
+                shutil.rmtree(self.path / name)
+        for made in (self.path / TOKENS).glob(f"*/*/{SHARDS}"):
+            shutil.rmtree(made.parent)
 
     def train(self) -> Self:
         """Train what is not finished yet; a part that is stopped stops the whole."""
-        manifests = self._prepare()
         for name in self.recipe.parts:
             if name != TOKENIZER:
-                self._tokenize(manifests)
+                self._tokenize(self.manifests)
             run = self.path / name
             trainer = self.recipe.part(name, self.path).trainer(run, resume=(run / "checkpoints").is_dir())
             trainer.print(f"{name}: {run}")
@@ -129,10 +156,10 @@ class AudioLMTraining:
                 break
         return self
 
-    def _prepare(self) -> dict[str, Manifest]:
+    def _prepare(self, *, anew: bool) -> dict[str, Manifest]:
         """The manifests of training and validation, made once for all parts."""
         given = {"train": self.recipe.data.path, "valid": self.recipe.data.valid_path}
-        return {n: manifest_of(p, self.path / DATA / n, say=say) for n, p in given.items() if p is not None}
+        return {n: manifest_of(p, self.path / DATA / n, anew=anew, say=say) for n, p in given.items() if p is not None}
 
     def _tokenize(self, manifests: dict[str, Manifest]) -> None:
         """Shards that are there already are only looked at."""

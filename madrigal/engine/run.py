@@ -76,9 +76,9 @@ class RunFolder:
         """Write what the run is made by; `former` is what it was made by up to a step, and stays beside it."""
         if former is not None:
             step, old = former
-            _replace(self.path / f"recipe.{checkpoint_name(step)}.yaml", _as_yaml(old))
-        _replace(self.recipe, _as_yaml(recipe))
-        _replace(self.path / "environment.json", json.dumps(environment, indent=2) + "\n")
+            replace_file(self.path / f"recipe.{checkpoint_name(step)}.yaml", _as_yaml(old))
+        replace_file(self.recipe, _as_yaml(recipe))
+        replace_file(self.path / "environment.json", json.dumps(environment, indent=2) + "\n")
 
     def log(self, step: int, values: dict[str, float]) -> None:
         """Append one line to `metrics.jsonl`; what is no finite number is null there, as JSON knows no other word."""
@@ -98,7 +98,7 @@ class RunFolder:
             return
         lines = self.metrics.read_text().splitlines()
         kept = [line + "\n" for line in lines if (figures := _figures(line)) and figures["step"] <= step]
-        _replace(self.metrics, "".join(kept))
+        replace_file(self.metrics, "".join(kept))
 
     def checkpoint(self, which: str = "best") -> Path:
         """The folder of the `best` or the `newest` whole checkpoint, or of a step number."""
@@ -133,7 +133,7 @@ def writing(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _replace(path: Path, text: str) -> None:
+def replace_file(path: Path, text: str) -> None:
     """Write `text` so that a kill leaves either the old file or the new one."""
     partial = path.with_name(f".partial-{path.name}")
     try:

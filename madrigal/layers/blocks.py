@@ -52,7 +52,8 @@ class _BlockAttention(torch.autograd.Function):
             values, grads = value.flatten(0, 1), blocks.rows(grad)
             for_query = torch.empty_like(blocks.query, memory_format=torch.contiguous_format)
             # Every block adds to these: sums of many small numbers, so in full precision.
-            for_keys, for_values = (torch.zeros(values.shape, device=grad.device) for _ in range(2))
+            full = torch.promote_types(values.dtype, torch.float32)
+            for_keys, for_values = (torch.zeros_like(values, dtype=full) for _ in range(2))
             for_bias = torch.zeros_like(bias) if ctx.needs_input_grad[3] else None
             for number, (span, seen) in enumerate(blocks):
                 weights = kept[number] if kept else blocks.weights(span, seen)
@@ -61,7 +62,8 @@ class _BlockAttention(torch.autograd.Function):
                 above = torch.bmm(above, values[:, :seen].transpose(1, 2))
                 scores = torch._softmax_backward_data(above, weights, -1, weights.dtype)
                 if for_bias is not None:
-                    for_bias[..., span, :seen] = blocks.of_bias(scores, span, seen)
+                    part = span if for_bias.shape[2] > 1 else slice(None)
+                    for_bias[..., part, :seen] += blocks.of_bias(scores, span, seen)
                 scores *= blocks.scale
                 for_query[:, span] = torch.bmm(scores, blocks.keys[:, :seen]).view_as(for_query[:, span])
                 for_keys[:, :seen] += torch.bmm(scores.transpose(1, 2), blocks.query[:, span].flatten(1, 2))
@@ -96,7 +98,7 @@ class _Blocks:
         nothing = flat.new_empty(1, 1, 1)
         scores = torch.baddbmm(nothing, flat, self.keys[:, :seen].transpose(1, 2), beta=0, alpha=self.scale)
         if self.bias is not None:
-            bias = self.bias[..., span, :seen]
+            bias = self.bias_of(span, seen)
             split = (self.kv_heads, -1) if bias.shape[1] > 1 else (1, 1)
             shape = (self.batch, self.kv_heads, *query.shape[1:3], seen)
             scores.view(shape).add_(bias.unflatten(1, split).transpose(2, 3))
@@ -105,11 +107,16 @@ class _Blocks:
             scores.view(len(flat), length, -1, seen)[..., seen - length :] += self.later[:length, :, :length]
         return scores.softmax(dim=-1)
 
+    def bias_of(self, span: slice, seen: int) -> Tensor:
+        """The bias of a block; one that is the same for all queries has no time axis to cut."""
+        assert self.bias is not None
+        return self.bias[..., span if self.bias.shape[2] > 1 else slice(None), :seen]
+
     def of_bias(self, scores: Tensor, span: slice, seen: int) -> Tensor:
         """Gradients of scores, summed to the shape of the bias."""
         assert self.bias is not None
         shape = (self.batch, self.kv_heads, span.stop - span.start, -1, seen)
-        summed: Tensor = scores.view(shape).transpose(2, 3).flatten(1, 2).sum_to_size(self.bias[..., span, :seen].shape)
+        summed: Tensor = scores.view(shape).transpose(2, 3).flatten(1, 2).sum_to_size(self.bias_of(span, seen).shape)
         return summed
 
     def rows(self, heads: Tensor) -> Tensor:

@@ -45,8 +45,10 @@ class _RootMeanSquare(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         dim, dtype = len(weight), torch.promote_types(x.dtype, torch.float32)
         flat, above, scale = x.reshape(-1, dim).to(dtype), grad.reshape(-1, dim).to(dtype), weight.to(dtype)
-        inverse = (torch.linalg.vecdot(flat, flat) / dim + torch.finfo(x.dtype).eps).rsqrt()
-        product = flat * above
-        shrink = torch.mv(product, scale) * inverse**3 / -dim
-        for_x = torch.addcmul(above.mul(scale).mul_(inverse[:, None]), flat, shrink[:, None])
-        return for_x.view_as(x).to(x.dtype), torch.mv(product.T, inverse).to(weight.dtype)
+        with torch.autocast(x.device.type, enabled=False):
+            inverse = (torch.linalg.vecdot(flat, flat) / dim + torch.finfo(x.dtype).eps).rsqrt()
+            product = flat * above
+            shrink = torch.mv(product, scale) * inverse**3 / -dim
+            for_x = torch.addcmul(above.mul(scale).mul_(inverse[:, None]), flat, shrink[:, None])
+            for_weight = torch.mv(product.T, inverse)
+        return for_x.view_as(x).to(x.dtype), for_weight.to(weight.dtype)

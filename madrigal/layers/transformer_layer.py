@@ -1,0 +1,69 @@
+"""One layer of the transformer: attention, cross attention and feed-forward around the residual."""
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+from madrigal.layers.cache import KeyValueCache
+from madrigal.layers.feed_forward import FeedForward
+from madrigal.layers.hyper_connections import HyperConnection
+from madrigal.layers.multi_head import CrossAttention, SelfAttention
+from madrigal.layers.sight import Sight
+
+
+class Layer(nn.Module):
+    """Attention, cross attention and feed-forward, each added to the residual (or to the residual streams)."""
+
+    def __init__(
+        self, attention: SelfAttention, cross: CrossAttention | None, feed_forward: FeedForward, streams: int
+    ) -> None:
+        super().__init__()
+        self.attention, self.cross, self.feed_forward = attention, cross, feed_forward
+        dim = attention.to_out.out_features
+        branches = 2 if cross is None else 3
+        self.connections = nn.ModuleList(
+            HyperConnection(dim, streams, branches * attention.index + branch)
+            for branch in range(branches if streams > 1 else 0)
+        )
+
+    def forward(
+        self,
+        x: Tensor,
+        sight: Sight,
+        first_values: Tensor | None,
+        context: Tensor | None,
+        context_bias: Tensor | None,
+        cache: KeyValueCache | None,
+    ) -> tuple[Tensor, Tensor]:
+        """Returns also the attention's values."""
+        entry, leave = self._connect(0, x)
+        out, values = self.attention(entry, sight, first_values, cache)
+        x = leave(out)
+        if self.cross is not None:
+            entry, leave = self._connect(1, x)
+            x = leave(self.cross(entry, context, context_bias, cache))
+        entry, leave = self._connect(-1, x)
+        return leave(self.feed_forward(entry)), values
+
+    def step(
+        self,
+        x: Tensor,
+        sight: Sight,
+        first_values: Tensor | None,
+        context: Tensor | None,
+        context_bias: Tensor | None,
+        cache: KeyValueCache,
+    ) -> tuple[Tensor, Tensor]:
+        """The same for one token in each row, [batch, dim]."""
+        entry, leave = self._connect(0, x)
+        out, values = self.attention.step(entry, sight, first_values, cache)
+        x = leave(out)
+        if self.cross is not None:
+            entry, leave = self._connect(1, x)
+            x = leave(self.cross.step(entry, context, context_bias, cache))
+        entry, leave = self._connect(-1, x)
+        return leave(self.feed_forward.step(entry, cache)), values
+
+    def _connect(self, branch: int, x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """A branch's input, and what its output is added to."""
+        return self.connections[branch](x) if self.connections else (x, x.add)
