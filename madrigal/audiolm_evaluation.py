@@ -1,9 +1,10 @@
 """Judging AudioLM: how well each stage foresees new voices, and whether continuations keep those of their prompts."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from madrigal.audiolm.whole_recipe import AudioLMRecipe
 from madrigal.data.audio import read
 from madrigal.data.manifest import Entry, Manifest
 from madrigal.data.source import manifest_of
-from madrigal.data.tokens import TokenShards
+from madrigal.data.tokens import PAD, TokenShards
 from madrigal.engine.machine import prepare_process
 from madrigal.engine.recipe import build_config, read_recipe
 from madrigal.errors import UserError
@@ -33,6 +34,7 @@ from madrigal.judge.words import find_word_list
 from madrigal.layers.sampling import Sampling
 
 Progress = Callable[[int, int], object]
+Piece = TypeVar("Piece")
 
 
 @dataclass(frozen=True)
@@ -56,12 +58,12 @@ def tokens_of(model: AudioLM, manifest: Manifest, entries: Sequence[Entry]) -> I
         yield Tokens(ids[0].numpy(), codes[0].numpy())
 
 
-def training_tokens(run: Path, model: AudioLM) -> list[Tokens]:
-    """What the stages were trained on, from the shards of their run."""
+def training_tokens(run: Path, model: AudioLM, manifest: Manifest) -> list[Tokens]:
+    """What the stages were trained on, the recordings of `manifest`, from the shards of their run."""
     folder = run / "tokens"
     folder = folder / "train" if (folder / "train").is_dir() else folder
-    semantic, acoustic = (TokenShards.find(folder, m.fingerprint()) for m in (model.wav2vec, model.codec))
-    paths = [path for path in semantic.paths if path in acoustic]
+    semantic, acoustic = (TokenShards.find(folder, m.fingerprint(), manifest) for m in (model.wav2vec, model.codec))
+    paths = [entry.path for entry in manifest if entry.path in semantic and entry.path in acoustic]
     return [Tokens(semantic.tokens(path), acoustic.tokens(path)) for path in paths]
 
 
@@ -79,15 +81,18 @@ class StageView:
         config: Any = self.stage.config
         size = config.num_semantic_tokens if name == "semantic" else config.codebook_size
         self.sizes = [size] * self.columns
+        self.is_unique = getattr(config, "unique_consecutive", False)
         self.scored = np.arange(self.columns) >= (coarse if name == "fine" else 0)
 
     def windows(self, tokens: Tokens) -> Iterator[Tokens]:
-        """The recording cut into windows of the length that the stage was trained on."""
+        """The recording cut into windows of the length that the stage was trained on, and made unique where it was."""
         rate, per = self.model.codec.frame_rate, self.model.codec.frame_rate / self.model.wav2vec.frame_rate
         seconds = self.stage.config.window_seconds or len(tokens.acoustic) / rate
         size = max(1, round(seconds * rate / per))
         for start in range(0, len(tokens.semantic), size):
             ids = tokens.semantic[start : start + size]
+            if self.is_unique:
+                ids = ids[np.diff(ids, prepend=PAD) != 0]
             codes = tokens.acoustic[round(start * per) : round((start + size) * per)]
             if len(ids) > 1 and len(codes) > 1:
                 yield Tokens(ids, codes)
@@ -225,8 +230,8 @@ def evaluate_audiolm(
     manifest = manifest_of(data, folder / "data", anew=True)
     said = build_config(AudioLMRecipe, read_recipe(run / "recipe.yaml"), f"The recipe of {run}")
     trained_on = manifest_of(said.data.path, run / "data" / "train")
-    test = list(tokens_of(model, manifest, list(manifest)))
-    found = perplexities(model, training_tokens(run, model), test, progress=progress)
+    test = list(tokens_of(model, manifest, in_turn(manifest)[:limit]))
+    found = perplexities(model, training_tokens(run, model, trained_on), test, progress=progress)
     made = continuations(
         model,
         manifest,
@@ -255,18 +260,26 @@ def evaluate_audiolm(
     return report, folder
 
 
+def in_turn(manifest: Manifest) -> list[Entry]:
+    """The recordings, one of each speaker after another: the first of them are of all speakers."""
+    return _by_turns((entry.speaker, entry) for entry in manifest)
+
+
+def _by_turns(pieces: Iterable[tuple[str | None, Piece]]) -> list[Piece]:
+    """Every speaker's first piece, then every speaker's second, …"""
+    own: dict[str | None, list[Piece]] = {}
+    for speaker, piece in pieces:
+        own.setdefault(speaker, []).append(piece)
+    return [piece for turn in zip_longest(*own.values()) for piece in turn if piece is not None]
+
+
 def _places(manifest: Manifest, count: int, prompt: float, seconds: float) -> list[tuple[Entry, float]]:
     """Where the prompts begin: a prompt apart, the speakers in turn, with `seconds` of the recording after each."""
-    pieces: dict[str, list[tuple[Entry, float]]] = {}
-    for entry in manifest:
-        starts = np.arange(0.0, entry.duration - prompt - seconds, prompt)
-        pieces.setdefault(entry.speaker or "unknown", []).extend((entry, float(start)) for start in starts)
-    turns = [
-        piece
-        for i in range(max(map(len, pieces.values()), default=0))
-        for own in pieces.values()
-        for piece in own[i : i + 1]
-    ]
+    turns = _by_turns(
+        (entry.speaker, (entry, float(start)))
+        for entry in manifest
+        for start in np.arange(0.0, entry.duration - prompt - seconds, prompt)
+    )
     if not turns:
         raise UserError(f"{manifest.root} has no recording of {prompt + seconds:g} seconds to take a prompt from.")
     return turns[:count]

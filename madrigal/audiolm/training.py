@@ -16,6 +16,7 @@ from madrigal.audiolm.packing import Stream
 from madrigal.audiolm.semantic import SemanticTransformer
 from madrigal.audiolm.source import TokenSource
 from madrigal.audiolm.stage import StageTransformer
+from madrigal.audiolm.tokens import WAVES
 from madrigal.audiolm.wrappers import (
     CoarseTransformerWrapper,
     FineTransformerWrapper,
@@ -27,7 +28,8 @@ from madrigal.engine.artifacts import ORIGINAL, Audio, Sample, Text
 from madrigal.engine.feed import Batch
 from madrigal.engine.keywords import plan_and_keywords
 from madrigal.engine.plan import Plan
-from madrigal.engine.trainer import Terms, Trainer
+from madrigal.engine.task import Counted
+from madrigal.engine.trainer import Figures, Terms, Trainer
 from madrigal.errors import UserError
 
 
@@ -76,7 +78,7 @@ class StageTrainer(Trainer):
         self.wrapper = self.kind(
             transformer=transformer, wav2vec=wav2vec, codec=codec, audio_conditioner=audio_conditioner
         )
-        self._check_codec(transformer)
+        self._check_tools(transformer)
         if folder is not None:
             rate = (wav2vec if wav2vec is not None else codec).target_sample_hz
             seconds = data_max_length / rate if data_max_length else data_max_length_seconds
@@ -104,14 +106,18 @@ class StageTrainer(Trainer):
             say=lambda text: print(text, file=sys.stderr, flush=True),
         )
 
-    def _check_codec(self, transformer: StageTransformer) -> None:
-        """A codec whose codebooks are not those of the stage would train it on noise."""
-        config: Any = transformer.config
-        for name in ("rq_groups", "codebook_size"):
-            there, wanted = getattr(self.codec, name, None), getattr(config, name, None)
+    def _check_tools(self, transformer: StageTransformer) -> None:
+        """Codebooks that are not those of the stage would train it on noise."""
+        said = (
+            ("codec", self.codec, "rq_groups", "rq_groups"),
+            ("codec", self.codec, "codebook_size", "codebook_size"),
+            ("tokenizer", self.wav2vec, "codebook_size", "num_semantic_tokens"),
+        )
+        for who, tool, name, own in said:
+            there, wanted = getattr(tool, name, None), getattr(transformer.config, own, None)
             if there is not None and wanted is not None and there != wanted:
                 raise UserError(
-                    f"The codec's {name} is {there}, and the stage's is {wanted}: build it with {name}={there}."
+                    f"The {who}'s {name} is {there}, and the stage's {own} is {wanted}: build it with {own}={there}."
                 )
 
     def _recipe(self, transformer: StageTransformer, plan: Plan, source: TokenSource | None) -> dict[str, Any]:
@@ -129,9 +135,13 @@ class StageTrainer(Trainer):
             return 1.0
         return float(getattr(self.plan, f"{term}_cross_entropy_loss_weight"))
 
-    def validate(self, batch: Batch) -> Terms:
-        losses = self.wrapper.losses(batch, training=False)
-        return {**losses, "loss": torch.stack([self.weight("", n) * loss for n, loss in losses.items()]).sum()}
+    def validate(self, batch: Batch) -> dict[str, Counted]:
+        """Nats a token, and the tokens: the mean over a set must not hang on how it is cut into batches."""
+        sums, counts = self.wrapper.nll(batch, training=False)
+        return {name: (sums[name] / max(counts[name], 1), counts[name]) for name in sums}
+
+    def conclude(self, means: Figures) -> Figures:
+        return {**means, "loss": sum(self.weight("", name) * mean for name, mean in means.items())} if means else {}
 
     def units(self, batch: Batch) -> float:
         """Tokens that the batch holds, or that its audio will become."""
@@ -160,8 +170,10 @@ class StageTrainer(Trainer):
 
     def collate(self, items: list[Any]) -> Batch:
         if self.ds_fields is not None:
-            names = [_FIELDS.get(name, name) for name in self.ds_fields]
+            names = [WAVES.get(name, name) for name in self.ds_fields]
             items = [dict(zip(names, item if isinstance(item, tuple) else (item,), strict=True)) for item in items]
+        # Copies: the dicts are the dataset's own, which may give them again.
+        items = [dict(item) if isinstance(item, dict) else item for item in items]
         embeds = [
             torch.as_tensor(item.pop("text_embeds"))
             for item in items
@@ -169,12 +181,10 @@ class StageTrainer(Trainer):
         ]
         batch = collate(items)
         if embeds:
+            embeds = [embed[None] if embed.ndim == 1 else embed for embed in embeds]
             batch["text_embeds"] = pad_sequence(embeds, batch_first=True)
             batch["text_mask"] = pad_sequence([torch.ones(len(e), dtype=torch.bool) for e in embeds], batch_first=True)
         return batch
-
-
-_FIELDS = {"raw_wave": "audio", "raw_wave_for_codec": "audio_1"}
 
 
 class SemanticTransformerTrainer(StageTrainer):

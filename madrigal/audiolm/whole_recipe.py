@@ -12,6 +12,7 @@ from madrigal.audiolm.recipe import CoarseRecipe, FineRecipe, SemanticRecipe
 from madrigal.data.manifest import MANIFEST, Manifest
 from madrigal.data.source import manifest_of
 from madrigal.data.tokens import TOKENS as SHARDS
+from madrigal.engine.checkpoint import newest_whole, read_state
 from madrigal.engine.recipe import build_config, read_recipe
 from madrigal.engine.run import replace_file
 from madrigal.errors import UserError
@@ -115,6 +116,7 @@ class AudioLMTraining:
                 f"{self.path} already holds a run: add --resume to go on, --overwrite to start over, or name another."
             )
         self._keep_recordings()
+        self._check_codec()
         # Before anything is written or removed: a mistyped folder must not cost a finished run.
         self.manifests = self._prepare(anew=overwrite)
         if overwrite:
@@ -135,6 +137,17 @@ class AudioLMTraining:
                     "name another run, or move them."
                 )
 
+    def _check_codec(self) -> None:
+        """Before the tokenizer is trained: that takes longer than to learn that the codec is too small."""
+        codec = load_codec(self.recipe.codec)
+        last = self.recipe.part("coarse" if self.recipe.fine is None else "fine", self.path).model
+        wanted = last.get("num_coarse_quantizers", 0) + last.get("num_fine_quantizers", 0)
+        if wanted > codec.num_quantizers:
+            raise UserError(
+                f"The stages draw {wanted} levels, and the codec {self.recipe.codec} has {codec.num_quantizers}: "
+                "lower num_coarse_quantizers or num_fine_quantizers."
+            )
+
     def _clear(self) -> None:
         """Remove what a run has made, part by part; a folder of the same name that is no run's stays."""
         for name in PARTS:
@@ -148,9 +161,13 @@ class AudioLMTraining:
         for name in self.recipe.parts:
             if name != TOKENIZER:
                 self._tokenize(self.manifests)
-            run = self.path / name
-            trainer = self.recipe.part(name, self.path).trainer(run, resume=(run / "checkpoints").is_dir())
-            trainer.print(f"{name}: {run}")
+            run, recipe = self.path / name, self.recipe.part(name, self.path)
+            if _is_finished(run, recipe.plan.num_train_steps):
+                say(f"{name}: {run} is finished")
+                continue
+            say(f"{name}: {run}")
+            trainer = recipe.trainer(run, resume=(run / "checkpoints").is_dir())
+            trainer.resumed_as = self.path
             trainer.train()
             if trainer.step < trainer.num_train_steps:
                 break
@@ -172,6 +189,14 @@ class AudioLMTraining:
             for made in tokenize_manifest(manifest, makers, self.path / TOKENS / name, workers=self.recipe.workers):
                 if made.written:
                     say(made.summary)
+
+
+def _is_finished(run: Path, steps: int | None) -> bool:
+    """Whether a part has taken all its steps, and left behind what a finished part leaves."""
+    newest = newest_whole(run / "checkpoints")
+    if newest is None or steps is None or read_state(newest)["step"] < steps:
+        return False
+    return run.name != TOKENIZER or (run / "model.safetensors").exists()
 
 
 def say(text: str) -> None:

@@ -1,11 +1,10 @@
 """A stage together with what makes its tokens: losses of a batch, and generation from waves, ids or nothing."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from madrigal.audiolm.coarse import CoarseTransformer
 from madrigal.audiolm.decoding import Decoding, Drawn
@@ -14,8 +13,9 @@ from madrigal.audiolm.fine import FineTransformer
 from madrigal.audiolm.packing import Stream
 from madrigal.audiolm.semantic import SemanticTransformer, semantic_stream
 from madrigal.audiolm.stage import StageTransformer
-from madrigal.audiolm.tokens import Batch, acoustic_of, semantic_of
+from madrigal.audiolm.tokens import Batch, acoustic_of, batch_of, semantic_of
 from madrigal.data.tokens import PAD
+from madrigal.engine.evaluating import eval_mode
 from madrigal.errors import UserError
 from madrigal.layers.sampling import RowNoise, Sampling
 from madrigal.tokenizers.repeats import unique_consecutive
@@ -49,9 +49,24 @@ class StageWrapper(Generic[AnyStage]):
         """The batch's tokens, section by section."""
         raise NotImplementedError
 
+    def _semantic(self, batch: Batch) -> Stream:
+        config: Any = self.transformer.config
+        return semantic_of(
+            batch, self.wav2vec, codebook_size=config.num_semantic_tokens, unique=config.unique_consecutive
+        )
+
+    def _acoustic(self, batch: Batch, quantizers: int) -> Stream:
+        config: Any = self.transformer.config
+        heard_at = getattr(self.wav2vec, "target_sample_hz", None)
+        return acoustic_of(batch, self.codec, quantizers, codebook_size=config.codebook_size, heard_at=heard_at)
+
     def losses(self, batch: Batch, *, training: bool) -> dict[str, Tensor]:
         """Mean cross entropy of every section, in nats a token."""
         return self.transformer.losses(self.streams(batch), context=self.context(batch), training=training)
+
+    def nll(self, batch: Batch, *, training: bool) -> tuple[dict[str, Tensor], dict[str, int]]:
+        """Summed cross entropy of every section in nats, and the number of its tokens."""
+        return self.transformer.nll(self.streams(batch), context=self.context(batch), training=training)
 
     def context(self, batch: Batch) -> Context | None:
         """What conditions a batch: given embeddings, text, or the audio itself through the conditioner."""
@@ -72,13 +87,9 @@ class StageWrapper(Generic[AnyStage]):
             )
         return self.transformer.context(text=text, text_embeds=embeds, text_mask=mask)
 
-    def __call__(self, *, return_loss: bool = True, **batch: Any) -> Tensor:
+    def __call__(self, **batch: Any) -> Tensor:
         """The weighted loss of a batch given by name: audio or raw_wave, semantic, acoustic, text, text_embeds."""
-        if "raw_wave" in batch:
-            wave = batch.pop("raw_wave")
-            batch["audio"] = wave[:, None] if wave.ndim == 2 else wave
-            batch["lengths"] = torch.full((len(wave),), wave.shape[-1], device=wave.device)
-        losses = self.losses(batch, training=self.transformer.training)
+        losses = self.losses(batch_of(batch, type(self).__name__), training=self.transformer.training)
         return torch.stack([self.loss_weights.get(name, 1.0) * loss for name, loss in losses.items()]).sum()
 
     @torch.no_grad()
@@ -92,7 +103,7 @@ class StageWrapper(Generic[AnyStage]):
         context: Context | None,
         may_end: bool,
     ) -> Drawn:
-        with evaluating(self.transformer):
+        with eval_mode(self.transformer):
             return run(self.decoding(streams, frames, sampling, seeds, context, may_end))
 
     @torch.no_grad()
@@ -127,7 +138,7 @@ class SemanticTransformerWrapper(StageWrapper[SemanticTransformer]):
     namespace = "semantic"
 
     def streams(self, batch: Batch) -> list[Stream]:
-        return [semantic_of(batch, self.wav2vec, unique=self.transformer.config.unique_consecutive)]
+        return [self._semantic(batch)]
 
     def generate(
         self,
@@ -162,8 +173,7 @@ class CoarseTransformerWrapper(StageWrapper[CoarseTransformer]):
     namespace = "coarse"
 
     def streams(self, batch: Batch) -> list[Stream]:
-        coarse = acoustic_of(batch, self.codec, self.transformer.num_quantizers)
-        return [semantic_of(batch, self.wav2vec, unique=self.transformer.config.unique_consecutive), coarse]
+        return [self._semantic(batch), self._acoustic(batch, self.transformer.num_quantizers)]
 
     def generate(
         self,
@@ -191,7 +201,7 @@ class FineTransformerWrapper(StageWrapper[FineTransformer]):
 
     def streams(self, batch: Batch) -> list[Stream]:
         coarse, fine = self.transformer.num_coarse, self.transformer.num_quantizers
-        both = acoustic_of(batch, self.codec, coarse + fine)
+        both = self._acoustic(batch, coarse + fine)
         return [Stream(both.codes[..., :coarse], both.lengths), Stream(both.codes[..., coarse:], both.lengths)]
 
     def generate(
@@ -208,17 +218,6 @@ class FineTransformerWrapper(StageWrapper[FineTransformer]):
         return self.decode(
             [coarse, prompt], coarse.lengths, sampling=sampling, seeds=seed, context=context, may_end=False
         )
-
-
-@contextmanager
-def evaluating(module: nn.Module) -> Iterator[None]:
-    """Eval mode inside, and whatever it was afterwards."""
-    was_training = module.training
-    module.eval()
-    try:
-        yield
-    finally:
-        module.train(was_training)
 
 
 def no_codes(rows: int, quantizers: int) -> Stream:

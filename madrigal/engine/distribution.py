@@ -49,16 +49,16 @@ class Ranks:
             return flag
         return bool(self.sum_(torch.tensor([float(flag)], device=self.device)).item() > 0)
 
-    def weighted_means(self, sums: dict[str, float], weight: float) -> dict[str, float]:
+    def weighted_means(self, sums: dict[str, float], weights: dict[str, float]) -> dict[str, float]:
         """Means over all ranks of named sums; a rank that had nothing to add learns the others' names."""
         names = list(sums)
         if self.world > 1:
             parts: list[list[str]] = [[] for _ in range(self.world)]
             dist.all_gather_object(parts, names)
             names = sorted({name for part in parts for name in part})
-        vector = torch.tensor([*(sums.get(name, 0.0) for name in names), weight], dtype=torch.float64)
-        *totals, whole = self.sum_(vector.to(self.device)).tolist()
-        return {name: total / whole for name, total in zip(names, totals, strict=True)} if whole else {}
+        pairs = [(sums.get(name, 0.0), weights.get(name, 0.0)) for name in names]
+        totals = self.sum_(torch.tensor(pairs, dtype=torch.float64, device=self.device).view(-1, 2)).tolist()
+        return {name: total / weight for name, (total, weight) in zip(names, totals, strict=True) if weight}
 
     @contextmanager
     def main_first(self) -> Iterator[None]:

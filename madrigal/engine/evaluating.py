@@ -24,14 +24,16 @@ def validation(trainer: "Trainer") -> Figures:
     ranks = trainer.ranks
     for prefix, weights in _weights(trainer):
         sums: Figures = {}
-        items = 0
+        counts: Figures = {}
         with weights, evaluating(trainer.model):
             for number, batch in enumerate(trainer.data.validation_batches()):
                 seed_everything(trainer.plan.seed, "valid", number * ranks.world + ranks.rank)
-                items += batch_size(batch)
                 for name, term in trainer.validate(batch).items():
-                    sums[name] = sums.get(name, 0.0) + float(term) * batch_size(batch)
-        figures |= {prefix + name: value for name, value in ranks.weighted_means(sums, items).items()}
+                    mean, weight = term if isinstance(term, tuple) else (term, batch_size(batch))
+                    sums[name] = sums.get(name, 0.0) + float(mean) * weight
+                    counts[name] = counts.get(name, 0.0) + weight
+        means = trainer.conclude(ranks.weighted_means(sums, counts))
+        figures |= {prefix + name: value for name, value in means.items()}
     return figures
 
 
@@ -50,11 +52,17 @@ def write_samples(trainer: "Trainer") -> list[Path]:
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Eval mode without gradients, and every mode and generator as it was afterwards."""
+    with eval_mode(model), kept_randomness(), torch.no_grad():
+        yield
+
+
+@contextmanager
+def eval_mode(model: nn.Module) -> Iterator[None]:
+    """Eval mode, and every module's own mode afterwards: a part may be kept in eval mode while the rest is trained."""
     modes = {module: module.training for module in model.modules()}
     model.eval()
     try:
-        with kept_randomness(), torch.no_grad():
-            yield
+        yield
     finally:
         for module, mode in modes.items():
             module.training = mode

@@ -163,6 +163,10 @@ def summaries(folder: Path) -> list[dict[str, Any]]:
         raise UserError(f"There is no folder {folder}; name the folder that holds your runs.")
     found = []
     for path in sorted(p.parent for p in folder.glob("*/recipe.yaml")):
+        parts = sorted(p.parent for p in path.glob("*/recipe.yaml"))
+        if parts and not (path / "checkpoints").is_dir():
+            found += summaries(path)  # a run of several parts is what its parts are
+            continue
         run = RunFolder(path)
         recipe = _recipe(run.recipe)
         last = run.last_figures()

@@ -1,5 +1,6 @@
 """What a trainer of a system says of itself: its turns, their loss, and what is worth looking at."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
@@ -11,6 +12,7 @@ from madrigal.engine.plan import Plan
 from madrigal.engine.turn import Turn, TurnState
 
 Terms = dict[str, Tensor]
+Counted = tuple[Tensor, int]
 Figures = dict[str, float]
 
 
@@ -36,9 +38,17 @@ class Task:
         """How much a term counts."""
         return 1.0
 
-    def validate(self, batch: Batch) -> Terms:
-        """Figures of one validation batch; the engine averages them over the whole set."""
+    def validate(self, batch: Batch) -> Mapping[str, Tensor | Counted]:
+        """Figures of one validation batch; the engine averages them over the whole set.
+
+        A batch weighs as much as it has items, or, where a figure is a mean over something else, such as tokens, as
+        much as is given with it.
+        """
         return self.loss(self.turn_states[0].name, batch)
+
+    def conclude(self, means: Figures) -> Figures:
+        """The figures of the whole validation set, from the means of those of its batches."""
+        return means
 
     def sample(self, batch: Batch) -> list[Sample]:
         """Things to hear, look at or read: one `Sample` for each item of the batch."""

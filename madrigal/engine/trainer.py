@@ -72,6 +72,7 @@ class Trainer(Task):
         model.to(self.device)
         self.ranks.broadcast_([t.data for t in model.state_dict(keep_vars=True).values()])
         self.run = RunFolder(results_folder)
+        self.resumed_as = self.run.path  # a part of a larger run is gone on with as a whole
         with self.ranks.main_first():
             if self.is_main:
                 self.run.open(resume=resume, overwrite=overwrite)
@@ -196,7 +197,7 @@ class Trainer(Task):
             if last or stopping or (is_due and not keeping.is_skipping(self)):
                 keeping.save_in_run(self)
             if stopping and not last:
-                self.print(f"Stopped at step {self.step}; go on with --resume --run {self.run.path}")
+                self.print(f"Stopped at step {self.step}; go on with --resume --run {self.resumed_as}")
                 break
 
     def _validate_and_sample(self, log_fn: LogFn | None) -> bool:

@@ -32,6 +32,10 @@ def load_tokenizer(name: str | Path) -> "SemanticTokenizer":
     path = Path(name)
     if (path / STAGE).is_dir() and not (path / "config.json").exists():
         path = path / STAGE
+    if not path.exists() and str(name).count("/") != 1:
+        raise UserError(
+            f"There is no tokenizer {str(name)!r}: name a run of kmeans or masked-prediction, or an exported folder."
+        )
     folder = locate(path if path.exists() else name)
     kind = _kind(folder)
     if kind not in KINDS:

@@ -1,5 +1,6 @@
 """`generate`: sound from a run, after a prompt, from a text, or out of nothing."""
 
+from math import inf
 from pathlib import Path
 from typing import Annotated
 
@@ -93,7 +94,7 @@ def temperatures(text: str) -> dict[str, float]:
         given = []
     if len(given) == 1:
         given *= 3
-    if len(given) != 3 or min(given) < 0:
+    if len(given) != 3 or not all(0 <= degree < inf for degree in given):
         raise UserError(
             f"--temperature is {text!r}; write one number from 0 on, or three with commas, such as 0.8,0.9,0.8."
         )

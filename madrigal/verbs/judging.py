@@ -79,10 +79,12 @@ def _evaluate_audiolm(
     if data is None:
         raise UserError("Name recordings of speakers that the run has not heard with --data FOLDER.")
     from madrigal.audiolm_evaluation import evaluate_audiolm
+    from madrigal.engine.recipe import build_config
     from madrigal.judge.continuation_page import show_continuations
     from madrigal.layers.sampling import Sampling
 
-    sampling = {stage: Sampling(temperature=degree) for stage, degree in temperatures(temperature).items()}
+    degrees = temperatures(temperature)
+    sampling = {s: build_config(Sampling, {"temperature": t}, "Sampling") for s, t in degrees.items()}
     with Bar("Judging") as bar:
         report, folder = evaluate_audiolm(
             run,

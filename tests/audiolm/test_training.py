@@ -230,3 +230,19 @@ def test_keywords_of_older_scripts_are_taken(tmp_path: Path) -> None:
     )
     assert trainer.model.config.positions == "relative"
     trainer.train()
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_validation_does_not_hang_on_the_batch_size(name: str, tmp_path: Path) -> None:
+    """The rows differ in length, so a mean over items would."""
+    weights = {"semantic_cross_entropy_loss_weight": 0.5, "coarse_cross_entropy_loss_weight": 0.5}
+    found = []
+    for size in (1, 4, 5):
+        stage = {"grad_shrink_alpha": 1.0}
+        trainer = make(name, tmp_path / str(size), stage=stage, batch_size=size, valid_dataset=Utterances(9), **weights)
+        found.append(trainer.validation())
+    for other in found[1:]:
+        assert other == pytest.approx(found[0], rel=1e-5)
+    own = found[0][f"valid/{name}"]
+    given = sum(v for k, v in found[0].items() if k in {"valid/semantic", "valid/coarse"} - {f"valid/{name}"})
+    assert found[0]["valid/loss"] == pytest.approx(own + 0.5 * given)

@@ -1,0 +1,78 @@
+"""What the judge shows a stage: tokens as it was trained on them, of as many recordings as were asked for."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from stages import coarse_stage, semantic_stage
+
+from madrigal import audiolm_evaluation as judge
+from madrigal.audiolm.pipeline import AudioLM
+from madrigal.data.manifest import Manifest
+from madrigal.data.prepare import prepare
+from madrigal.errors import UserError
+from madrigal.verbs.generate import temperatures
+
+
+def parts(unique: bool) -> Any:
+    return SimpleNamespace(
+        semantic_transformer=semantic_stage(unique_consecutive=unique, window_seconds=0.3),
+        coarse_transformer=coarse_stage(unique_consecutive=unique),
+        fine_transformer=None,
+        codec=SimpleNamespace(frame_rate=20.0),
+        wav2vec=SimpleNamespace(frame_rate=10.0),
+    )
+
+
+@pytest.mark.parametrize("unique", [True, False])
+def test_repeats_are_judged_as_they_were_trained(unique: bool) -> None:
+    tokens = judge.Tokens(np.array([1, 1, 2, 2, 3, 3, 4, 5]), np.zeros((16, 3), dtype=np.int64))
+    semantic = [w.semantic.tolist() for w in judge.StageView(parts(unique), "semantic").windows(tokens)]
+    assert semantic == ([[1, 2], [2, 3], [4, 5]] if unique else [[1, 1, 2], [2, 3, 3], [4, 5]])
+    (whole,) = judge.StageView(parts(unique), "coarse").windows(tokens)
+    assert whole.semantic.tolist() == ([1, 2, 3, 4, 5] if unique else [1, 1, 2, 2, 3, 3, 4, 5])
+    assert len(whole.acoustic) == 16
+
+
+@pytest.fixture
+def manifest(tmp_path: Path, sounds: Path) -> Manifest:
+    """Eight recordings, the first five of one speaker."""
+    prepare(sounds, tmp_path / "prepared")
+    file = tmp_path / "prepared" / "manifest.jsonl"
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    for number, line in enumerate(row for row in lines if "path" in row):
+        line["speaker"] = "anna" if number < 5 else "boris"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return Manifest.load(tmp_path / "prepared")
+
+
+def test_the_first_recordings_are_of_all_speakers(manifest: Manifest) -> None:
+    assert [entry.speaker for entry in judge.in_turn(manifest)[:4]] == ["anna", "boris", "anna", "boris"]
+    assert len(judge.in_turn(manifest)) == len(manifest)
+
+
+def test_the_limit_is_of_the_perplexities_too(
+    run: Path, manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stop(Exception):
+        pass
+
+    seen: list[tuple[int, int]] = []
+
+    def count(model: AudioLM, train: Any, test: Any, **_: Any) -> None:
+        seen.append((len(train), len(test)))
+        raise Stop
+
+    monkeypatch.setattr(judge, "perplexities", count)
+    with pytest.raises(Stop):
+        judge.evaluate_audiolm(run, data=manifest.root, out=tmp_path / "out", limit=3)
+    assert seen == [(8, 3)]
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "0.8,nan,0.8", "-1", "0.8,0.9"])
+def test_a_temperature_that_is_no_number_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match="write one number from 0 on"):
+        temperatures(text)
