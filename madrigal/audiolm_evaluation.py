@@ -50,12 +50,12 @@ def tokens_of(model: AudioLM, manifest: Manifest, entries: Sequence[Entry]) -> I
     for entry in entries:
         path = manifest.resolve(entry)
         waves = [
-            read(path, sample_rate=hz, channels=1)
+            read(path, sample_rate=hz, channels=1).to(model.device)
             for hz in (model.wav2vec.target_sample_hz, model.codec.target_sample_hz)
         ]
         ids, _ = model.wav2vec.tokenize(waves[0])
         codes = model.codec.tokenize(waves[1][None])
-        yield Tokens(ids[0].numpy(), codes[0].numpy())
+        yield Tokens(ids[0].cpu().numpy(), codes[0].cpu().numpy())
 
 
 def training_tokens(run: Path, model: AudioLM, manifest: Manifest) -> list[Tokens]:
@@ -112,9 +112,10 @@ class StageView:
     @torch.no_grad()
     def nll(self, window: Tokens) -> tuple[float, int]:
         """Summed over the stage's own symbols."""
-        ids, codes = (torch.from_numpy(t).long()[None] for t in (window.semantic, window.acoustic))
-        semantic = semantic_stream(ids, torch.tensor([ids.shape[1]]))
-        frames = torch.tensor([codes.shape[1]])
+        device = self.stage.device
+        ids, codes = (torch.from_numpy(t).long()[None].to(device) for t in (window.semantic, window.acoustic))
+        semantic = semantic_stream(ids, torch.tensor([ids.shape[1]], device=device))
+        frames = torch.tensor([codes.shape[1]], device=device)
         coarse, fine = (
             Stream(part, frames) for part in (codes[..., : self.coarse], codes[..., self.coarse : self.columns])
         )
@@ -221,11 +222,12 @@ def evaluate_audiolm(
     sampling: dict[str, Sampling] | None = None,
     seed: int = 0,
     recogniser: Path | None = None,
+    device: str = "cpu",
     progress: Callable[..., None] | None = None,
 ) -> tuple[ContinuationReport, Path]:
     """Judge the stages of a run on recordings of speakers that it has not heard; writes the report to a folder."""
     prepare_process()
-    model = load_audiolm([run])
+    model = load_audiolm([run], device=device)
     folder = out or run / "evaluation"
     manifest = manifest_of(data, folder / "data", anew=True)
     said = build_config(AudioLMRecipe, read_recipe(run / "recipe.yaml"), f"The recipe of {run}")
@@ -243,13 +245,16 @@ def evaluate_audiolm(
         progress=progress,
     )
     heard_by, second = recogniser or find_recogniser(), find_second_recogniser()
+    others = impostors_of(trained_on, model.codec.target_sample_hz, prompt_seconds)
+    speakers = {item.speaker for item in made} | {speaker for speaker, _ in others}
     report = evaluate_continuations(
         made,
-        judges=find_speaker_judges(),
+        # Manifests that name no speakers leave nobody to be mistaken for.
+        judges=find_speaker_judges() if len(speakers) > 1 else [],
         recogniser=None if heard_by is None or not packages.available("recogniser") else Recogniser(heard_by),
         second_recogniser=None if second is None else VoskRecogniser(second),
         words=find_word_list(),
-        impostors=impostors_of(trained_on, model.codec.target_sample_hz, prompt_seconds),
+        impostors=others,
         stages=[StagePerplexity.of(name, own, others) for name, (own, others) in found.items()],
         title=f"{run.name} on {len(made)} prompts",
         examples=8,

@@ -1,6 +1,7 @@
 """The second stage: the codec's first codebooks, given semantic tokens."""
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import ClassVar
 
 from madrigal.audiolm.config import CoarseConfig
@@ -23,9 +24,10 @@ class CoarseTransformer(StageTransformer):
     def _sections(self) -> Sequence[Section]:
         config = self.config
         pattern = Pattern(config.pattern, self.num_quantizers)
-        ticks = 0 if config.frames_per_semantic is None else 1
-        semantic = round(pattern.columns_per_frame * (config.frames_per_semantic or 0))
+        # A semantic token may last one and a half frames: only a fraction keeps both on one clock of whole ticks.
+        columns = Fraction(config.frames_per_semantic or 0).limit_denominator(1000) * pattern.columns_per_frame
+        semantic, coarse = (columns.numerator, columns.denominator) if columns else (0, 0)
         return [
             Section("semantic", Pattern("flatten", 1), config.num_semantic_tokens, has_end=True, ticks=semantic),
-            Section("coarse", pattern, config.codebook_size, has_end=True, ticks=ticks),
+            Section("coarse", pattern, config.codebook_size, has_end=True, ticks=coarse),
         ]

@@ -23,6 +23,16 @@ class AudioConditionerBase(nn.Module):
         raise NotImplementedError(f"{type(self).__name__} has to say what its embeddings are")
 
 
+def without_gradients(module: nn.Module) -> list[nn.Module]:
+    """The largest parts of a module whose parameters, of which there are some, take no gradient."""
+    parameters = list(module.parameters())
+    if not parameters:
+        return []
+    if not any(parameter.requires_grad for parameter in parameters):
+        return [module]
+    return [part for child in module.children() for part in without_gradients(child)]
+
+
 class Condition(nn.Module):
     """Texts or embeddings [batch, items, cond_dim] to ([batch, items, dim], mask [batch, items]).
 

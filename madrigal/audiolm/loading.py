@@ -1,13 +1,16 @@
 """From run folders to an AudioLM that is ready to generate."""
 
 from collections.abc import Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-import yaml
+import torch
+from torch import nn
 
 from madrigal.audiolm.coarse import CoarseTransformer
 from madrigal.audiolm.fine import FineTransformer
+from madrigal.audiolm.learned import check_together, fingerprints_of, recipe_of
 from madrigal.audiolm.pipeline import AudioLM
 from madrigal.audiolm.semantic import SemanticTransformer
 from madrigal.errors import UserError
@@ -18,11 +21,18 @@ STAGES: dict[str, Any] = {"semantic": SemanticTransformer, "coarse": CoarseTrans
 
 
 def load_audiolm(
-    runs: Sequence[str | Path], *, tokenizer: str | None = None, codec: str | None = None, averaged: bool = True
+    runs: Sequence[str | Path],
+    *,
+    tokenizer: str | None = None,
+    codec: str | None = None,
+    audio_conditioner: nn.Module | None = None,
+    averaged: bool = True,
+    device: str | torch.device = "cpu",
 ) -> AudioLM:
     """The stages of one AudioLM run, or of the runs of its stages, with the tokenizer and codec they were trained on.
 
-    `tokenizer` and `codec` are for stages whose tokenizer and codec have moved.
+    `tokenizer` and `codec` are for stages whose tokenizer and codec have moved. Every stage that was trained with an
+    audio conditioner gets a copy of `audio_conditioner` with what it has learned.
     """
     found = find_stages([Path(run) for run in runs])
     missing = [name for name in ("semantic", "coarse") if name not in found]
@@ -31,15 +41,33 @@ def load_audiolm(
             f"There is no {' and no '.join(missing)} stage in {', '.join(map(str, runs))}: "
             "name an AudioLM run, or the runs of its stages."
         )
-    said = _recipe(found["coarse"])
-    stages = {name: STAGES[name].from_pretrained(path, averaged=averaged) for name, path in found.items()}
-    return AudioLM(
-        wav2vec=load_tokenizer(tokenizer or _tokenizer(found["coarse"], said)),
-        codec=load_codec(codec or said.get("codec", "speech-16k")),
+    said = recipe_of(found["coarse"])
+    wav2vec = load_tokenizer(tokenizer or _tokenizer(found["coarse"], said))
+    heard_by = load_codec(codec or said.get("codec", "speech-16k"))
+    check_together(found, fingerprints_of(wav2vec, heard_by))
+    stages = {name: _stage(name, path, audio_conditioner, averaged) for name, path in found.items()}
+    model = AudioLM(
+        wav2vec=wav2vec,
+        codec=heard_by,
         semantic_transformer=stages["semantic"],
         coarse_transformer=stages["coarse"],
         fine_transformer=stages.get("fine"),
     )
+    try:
+        return model.to(device)
+    except (RuntimeError, AssertionError) as error:  # the second is what a torch without CUDA has to say
+        raise UserError(f"The device {str(device)!r} cannot be used here ({_first_line(error)}).") from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0].rstrip(".")
+
+
+def _stage(name: str, run: Path, audio_conditioner: nn.Module | None, averaged: bool) -> Any:
+    stage = STAGES[name].from_pretrained(run, averaged=averaged)
+    if audio_conditioner is None or not stage.config.audio_text_condition:
+        return stage
+    return STAGES[name].from_pretrained(run, averaged=averaged, audio_conditioner=deepcopy(audio_conditioner))
 
 
 def find_stages(runs: Sequence[Path]) -> dict[str, Path]:
@@ -49,7 +77,7 @@ def find_stages(runs: Sequence[Path]) -> dict[str, Path]:
         if not run.is_dir():
             raise UserError(f"There is no run {run}; name the folder that `madrigal train` wrote.")
         inside = {name: run / name for name in STAGES if (run / name / "checkpoints").is_dir()}
-        system = _recipe(run).get("system")
+        system = recipe_of(run).get("system")
         if not inside and system not in STAGES:
             raise UserError(f"{run} is no run of AudioLM or of one of its stages ({', '.join(STAGES)}).")
         for name, path in (inside or {str(system): run}).items():
@@ -57,14 +85,6 @@ def find_stages(runs: Sequence[Path]) -> dict[str, Path]:
                 raise UserError(f"There are two {name} stages: {found[name]} and {path}; name one of them.")
             found[name] = path
     return found
-
-
-def _recipe(run: Path) -> dict[str, Any]:
-    try:
-        recipe = yaml.safe_load((run / "recipe.yaml").read_text())
-    except (OSError, ValueError, yaml.YAMLError):
-        return {}
-    return recipe if isinstance(recipe, dict) else {}
 
 
 def _tokenizer(coarse: Path, recipe: dict[str, Any]) -> str:

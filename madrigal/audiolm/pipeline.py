@@ -55,14 +55,14 @@ class AudioLM(nn.Module):
         unique_consecutive: bool | None = None,
     ) -> None:
         super().__init__()
-        self.wav2vec, self.codec, self.audio_conditioner = wav2vec, codec, audio_conditioner
+        self.wav2vec, self.codec = wav2vec, codec
         self.semantic_transformer, self.coarse_transformer = semantic_transformer, coarse_transformer
         self.fine_transformer = fine_transformer
         _check(wav2vec, codec, semantic_transformer, coarse_transformer, fine_transformer, unique_consecutive)
-        tools = {"wav2vec": wav2vec, "codec": codec}
-        self.semantic = SemanticTransformerWrapper(transformer=semantic_transformer, **tools)
-        self.coarse = CoarseTransformerWrapper(transformer=coarse_transformer, **tools)
-        self.fine = None if fine_transformer is None else FineTransformerWrapper(transformer=fine_transformer, **tools)
+        self.audio_conditioner = audio_conditioner
+        self.semantic = SemanticTransformerWrapper(**self._for_stage(semantic_transformer))
+        self.coarse = CoarseTransformerWrapper(**self._for_stage(coarse_transformer))
+        self.fine = None if fine_transformer is None else FineTransformerWrapper(**self._for_stage(fine_transformer))
         self.eval()
 
     @property
@@ -297,6 +297,12 @@ class AudioLM(nn.Module):
 
     # What they need.
 
+    def _for_stage(self, stage: StageTransformer) -> dict[str, Any]:
+        """What a stage's wrapper is made of. The conditioner that a stage was trained with is its own."""
+        takes_it = stage.config.audio_text_condition and stage.audio_conditioner is None
+        conditioner = self.audio_conditioner if takes_it else None
+        return {"transformer": stage, "wav2vec": self.wav2vec, "codec": self.codec, "audio_conditioner": conditioner}
+
     def _stages(self) -> dict[str, StageWrapper[Any]]:
         stages: dict[str, StageWrapper[Any]] = {"semantic": self.semantic, "coarse": self.coarse}
         return stages if self.fine is None else {**stages, "fine": self.fine}
@@ -320,9 +326,7 @@ class AudioLM(nn.Module):
     ) -> Context | None:
         if not stage.transformer.config.is_conditioned or (text is None and embeds is None):
             return None
-        if embeds is None and self.audio_conditioner is not None:
-            embeds = self.audio_conditioner(texts=text, namespace=stage.namespace)
-        context = stage.transformer.context(text=text if embeds is None else None, text_embeds=embeds)
+        context = stage.condition(text=text if embeds is None else None, text_embeds=embeds)
         if context is not None and len(context[0]) != rows:
             raise UserError(f"{len(context[0])} texts were given for {rows} rows of sound; give one for each.")
         return context

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from madrigal.audiolm.coarse import CoarseTransformer
 from madrigal.audiolm.config import StageConfig
 from madrigal.audiolm.fine import FineTransformer
+from madrigal.audiolm.learned import FINGERPRINTS
 from madrigal.audiolm.semantic import SemanticTransformer
 from madrigal.audiolm.source import TokenSource
 from madrigal.audiolm.stage import StageTransformer
@@ -37,6 +38,12 @@ class StageRecipe(BaseModel):
     model: dict[str, Any] = Field(default_factory=dict)
     data: TokenSource
     plan: StagePlan
+
+    @model_validator(mode="before")
+    @classmethod
+    def _what_a_run_learned_is_no_option(cls, values: Any) -> Any:
+        """The recipe of a run can be followed again, with another tokenizer too."""
+        return {k: v for k, v in values.items() if k != FINGERPRINTS} if isinstance(values, dict) else values
 
     @field_validator("data", mode="before")
     @classmethod

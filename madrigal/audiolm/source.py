@@ -49,7 +49,12 @@ class TokenSource(BaseModel):
         def dataset(path: Path, name: str) -> TokenDataset:
             manifest = manifest_of(path, prepared_in / name, anew=anew, say=say)
             apart = tokens / name
-            return self._dataset(manifest, apart if apart.is_dir() else tokens, tokenizer, codec)
+            made = self._dataset(manifest, apart if apart.is_dir() else tokens, tokenizer, codec)
+            if made.left_out and say is not None:
+                first, reason = next(iter(made.left_out.items()))
+                count = f"{len(made.left_out)} of {len(manifest)}"
+                say(f"{count} recordings have no tokens and are left out; the first is {first} ({reason})")
+            return made
 
         return dataset(self.path, "train"), dataset(self.valid_path, "valid") if self.valid_path else None
 

@@ -1,6 +1,7 @@
 """What the three stages are: a causal transformer over packed rows, one head for each codebook."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 
 from madrigal.audiolm.condition import Condition, dropped
 from madrigal.audiolm.config import StageConfig
+from madrigal.audiolm.keywords import MODEL, without
 from madrigal.audiolm.packing import Layout, Packed, Section, Stream
 from madrigal.data.tokens import PAD
 from madrigal.engine.pretrained import Pretrained
@@ -16,15 +18,20 @@ from madrigal.engine.recipe import build_config
 from madrigal.errors import UserError
 from madrigal.layers.transformer import Transformer
 
+CONDITIONER = "audio_conditioner."
+
 
 class StageTransformer(nn.Module, Pretrained):
     """Embeds packed rows [batch, columns, width], and gives the hidden state of every column [batch, columns, dim]."""
 
     Config: ClassVar[type[StageConfig]]
 
-    def __init__(self, config: StageConfig | None = None, **options: Any) -> None:
+    def __init__(
+        self, config: StageConfig | None = None, *, audio_conditioner: nn.Module | None = None, **options: Any
+    ) -> None:
         super().__init__()
         if config is None:
+            options = without(options, MODEL, type(self).__name__)
             config = build_config(self.Config, options, type(self).__name__)
         self.config = config
         self.layout = Layout(self._sections(), has_clock=config.positions == "rotary")
@@ -49,6 +56,7 @@ class StageTransformer(nn.Module, Pretrained):
         )
         self.condition = Condition(config) if config.is_conditioned else None
         self._start_at_chance()
+        self.audio_conditioner = audio_conditioner
 
     def _sections(self) -> Sequence[Section]:
         raise NotImplementedError
@@ -149,7 +157,15 @@ class StageTransformer(nn.Module, Pretrained):
         """Modules worth compiling or recomputing."""
         return list(self.transformer.layers)
 
+    def _take(self, weights: dict[str, Tensor], folder: Path) -> None:
+        """A conditioner that is given takes back what was learned of it; what was frozen stays as it is given."""
+        own = {name: t for name, t in self.exported().items() if name.startswith(CONDITIONER)}
+        unknown = next((name for name in weights if name.startswith(CONDITIONER) and name not in own), None)
+        if own and unknown is not None:
+            raise UserError(f"{folder} was trained with another audio conditioner: the given one has no {unknown}.")
+        super()._take({**own, **weights}, folder)
+
     @classmethod
-    def init_and_load_from(cls, path: Any, strict: bool = True) -> Self:
+    def init_and_load_from(cls, path: Any) -> Self:
         """The model in a checkpoint, a run or an exported folder."""
         return cls.from_pretrained(path)

@@ -11,7 +11,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from madrigal.audiolm.coarse import CoarseTransformer
+from madrigal.audiolm.condition import without_gradients
 from madrigal.audiolm.fine import FineTransformer
+from madrigal.audiolm.keywords import TRAINER, without
+from madrigal.audiolm.learned import FINGERPRINTS, check_resumed, fingerprints_of
 from madrigal.audiolm.packing import Stream
 from madrigal.audiolm.semantic import SemanticTransformer
 from madrigal.audiolm.source import TokenSource
@@ -70,27 +73,33 @@ class StageTrainer(Trainer):
         recipe: dict[str, Any] | None = None,
         **options: Any,
     ) -> None:
+        options = without(options, TRAINER, type(self).__name__)
         plan, given = plan_and_keywords(StagePlan, plan, options, type(self).__name__)
         self.wav2vec, self.codec, self.ds_fields = wav2vec, codec, ds_fields
         if isinstance(audio_conditioner, nn.Module):
             # What a conditioner learns is learned with the stage and saved with it.
             transformer.audio_conditioner = audio_conditioner
+        self._frozen = [] if transformer.audio_conditioner is None else without_gradients(transformer.audio_conditioner)
         self.wrapper = self.kind(
             transformer=transformer, wav2vec=wav2vec, codec=codec, audio_conditioner=audio_conditioner
         )
         self._check_tools(transformer)
+        learned = fingerprints_of(wav2vec, codec)
         if folder is not None:
             rate = (wav2vec if wav2vec is not None else codec).target_sample_hz
             seconds = data_max_length / rate if data_max_length else data_max_length_seconds
             fields = ("text",) if transformer.config.has_condition else ()
             source = TokenSource(path=Path(folder), max_length_seconds=seconds, fields=fields)
+        # Each stage by itself, so that one script may train all three and `load_audiolm` finds them.
+        results_folder = Path("results", self.system) if results_folder is None else Path(results_folder)
+        if given.get("resume"):
+            check_resumed(results_folder, learned)
         super().__init__(
             transformer,
             plan=plan,
-            # Each stage by itself, so that one script may train all three and `load_audiolm` finds them.
-            results_folder=Path("results", self.system) if results_folder is None else results_folder,
+            results_folder=results_folder,
             open_data=None if source is None else lambda run: self._open(source, run, anew=not given.get("resume")),
-            recipe=recipe or self._recipe(transformer, plan, source),
+            recipe=(recipe or self._recipe(transformer, plan, source)) | ({FINGERPRINTS: learned} if learned else {}),
             **given,
         )
         for frozen in (wav2vec, codec):
@@ -103,7 +112,7 @@ class StageTrainer(Trainer):
             codec=self.codec,
             prepared_in=run / "data",
             anew=anew and self.is_main,
-            say=lambda text: print(text, file=sys.stderr, flush=True),
+            say=(lambda text: print(text, file=sys.stderr, flush=True)) if self.is_main else None,
         )
 
     def _check_tools(self, transformer: StageTransformer) -> None:
@@ -160,13 +169,9 @@ class StageTrainer(Trainer):
     def blocks(self) -> list[nn.Module]:
         return self.model.blocks()
 
-    def _with_condition(self, options: dict[str, Any]) -> dict[str, Any]:
-        """`text` and `text_embeds` of a call as the context that the stage attends to."""
-        given = {name: options.pop(name) for name in ("text", "text_embeds", "text_mask") if name in options}
-        if given:
-            options["context"] = self.model.context(**given)
-            options.setdefault("batch_size", len(options["context"][0]))
-        return options
+    def frozen(self) -> list[nn.Module]:
+        """What of an audio conditioner came without gradients is not learned, and not saved."""
+        return self._frozen
 
     def collate(self, items: list[Any]) -> Batch:
         if self.ds_fields is not None:
@@ -213,7 +218,7 @@ class SemanticTransformerTrainer(StageTrainer):
 
     def generate(self, **options: Any) -> Tensor:
         """Ids [batch, time], -1 behind a row's end; see `SemanticTransformerWrapper.generate`."""
-        return self.wrapper.generate(**self._with_condition(options)).codes[..., 0]
+        return self.wrapper.generate(**options).codes[..., 0]
 
 
 class CoarseTransformerTrainer(StageTrainer):
@@ -243,7 +248,7 @@ class CoarseTransformerTrainer(StageTrainer):
 
     def generate(self, **options: Any) -> Tensor:
         """Codes [batch, frames, coarse quantizers]; see `CoarseTransformerWrapper.generate`."""
-        return self.wrapper.generate(**self._with_condition(options)).codes
+        return self.wrapper.generate(**options).codes
 
 
 class FineTransformerTrainer(StageTrainer):
@@ -271,7 +276,7 @@ class FineTransformerTrainer(StageTrainer):
 
     def generate(self, **options: Any) -> Tensor:
         """Codes [batch, frames, fine quantizers]; see `FineTransformerWrapper.generate`."""
-        return self.wrapper.generate(**self._with_condition(options)).codes
+        return self.wrapper.generate(**options).codes
 
 
 def _heard(codec: Any, codes: Tensor) -> Audio:

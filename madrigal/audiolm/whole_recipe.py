@@ -1,5 +1,6 @@
 """One recipe for all of AudioLM: a tokenizer, the tokens, and the three stages, each a run inside the run."""
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -102,6 +103,12 @@ class AudioLMRecipe(BaseModel):
 
     def trainer(self, run: Path, *, resume: bool = False, overwrite: bool = False) -> "AudioLMTraining":
         """Everything in the folder `run`, one part after another."""
+        processes = int(os.environ.get("WORLD_SIZE", "1"))
+        if processes > 1:
+            raise UserError(
+                f"A whole AudioLM trains in one process, and here are {processes}: train its parts one by one "
+                "(masked-prediction, tokenize, semantic, coarse, fine), each with as many as it may have."
+            )
         return AudioLMTraining(self, run, resume=resume, overwrite=overwrite)
 
 

@@ -6,10 +6,12 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
+from madrigal.audiolm import keywords
 from madrigal.audiolm.coarse import CoarseTransformer
 from madrigal.audiolm.decoding import Decoding, Drawn
 from madrigal.audiolm.decoding import decode as run
 from madrigal.audiolm.fine import FineTransformer
+from madrigal.audiolm.keywords import takes_older_words
 from madrigal.audiolm.packing import Stream
 from madrigal.audiolm.semantic import SemanticTransformer, semantic_stream
 from madrigal.audiolm.stage import StageTransformer
@@ -38,11 +40,12 @@ class StageWrapper(Generic[AnyStage]):
         codec: Any = None,
         audio_conditioner: Any = None,
         loss_weights: dict[str, float] | None = None,
+        **older: Any,
     ) -> None:
         self.transformer, self.wav2vec, self.codec = transformer, wav2vec, codec
-        self.audio_conditioner = audio_conditioner
-        self.loss_weights = loss_weights or {}
-        if audio_conditioner is not None and not transformer.config.audio_text_condition:
+        self.audio_conditioner: Any = transformer.audio_conditioner if audio_conditioner is None else audio_conditioner
+        self.loss_weights = loss_weights or keywords.loss_weights(older, transformer.config, type(self).__name__)
+        if self.audio_conditioner is not None and not transformer.config.audio_text_condition:
             raise UserError("An audio conditioner needs a stage that was built with audio_text_condition=True.")
 
     def streams(self, batch: Batch) -> list[Stream]:
@@ -60,6 +63,15 @@ class StageWrapper(Generic[AnyStage]):
         heard_at = getattr(self.wav2vec, "target_sample_hz", None)
         return acoustic_of(batch, self.codec, quantizers, codebook_size=config.codebook_size, heard_at=heard_at)
 
+    def prompt_of(self, wave: Tensor, rate: int | None) -> dict[str, Any]:
+        """Waves [batch, samples] as what `generate` calls a prompt: codes of the section that is drawn."""
+        if self.codec is None:
+            raise UserError("A prompt of sound needs the codec: give it to the wrapper.")
+        *given, drawn = (section.pattern.quantizers for section in self.transformer.layout.sections)
+        first = sum(given) if self.namespace == "fine" else 0
+        codes = self.codec.tokenize(keywords.heard_by(self.codec, wave, rate))[..., first : first + drawn]
+        return {"prompt": keywords.stream_of(codes, drawn)}
+
     def losses(self, batch: Batch, *, training: bool) -> dict[str, Tensor]:
         """Mean cross entropy of every section, in nats a token."""
         return self.transformer.losses(self.streams(batch), context=self.context(batch), training=training)
@@ -72,24 +84,33 @@ class StageWrapper(Generic[AnyStage]):
         """What conditions a batch: given embeddings, text, or the audio itself through the conditioner."""
         if not self.transformer.config.is_conditioned:
             return None
-        embeds, mask = batch.get("text_embeds"), batch.get("text_mask")
-        if embeds is None and self.audio_conditioner is not None:
-            if "audio" in batch:
-                embeds = self.audio_conditioner(wavs=batch["audio"][:, 0], namespace=self.namespace)
-            else:
-                embeds = self.audio_conditioner(texts=batch["text"], namespace=self.namespace)
-            mask = torch.ones(embeds.shape[:2], dtype=torch.bool, device=embeds.device)
-        text = batch.get("text") if embeds is None else None
+        text, embeds, mask = (batch.get(name) for name in ("text", "text_embeds", "text_mask"))
+        if embeds is None and self.audio_conditioner is not None and "audio" in batch:
+            embeds, mask = self._joint(wavs=batch["audio"][:, 0])
         if embeds is None and text is None:
             raise UserError(
                 f"The {self.namespace} stage is conditioned, and the batches hold neither text nor text_embeds: "
                 "give the recordings a text each, or build the stage without has_condition."
             )
-        return self.transformer.context(text=text, text_embeds=embeds, text_mask=mask)
+        return self.condition(text=None if embeds is not None else text, text_embeds=embeds, text_mask=mask)
+
+    def condition(
+        self, *, text: list[str] | None = None, text_embeds: Tensor | None = None, text_mask: Tensor | None = None
+    ) -> Context | None:
+        """The context of a text, which an audio conditioner reads where there is one, or of given embeddings."""
+        if self.audio_conditioner is not None and text is not None and text_embeds is None:
+            (text_embeds, text_mask), text = self._joint(texts=text), None
+        return self.transformer.context(text=text, text_embeds=text_embeds, text_mask=text_mask)
+
+    def _joint(self, **heard_or_read: Any) -> Context:
+        embeds = self.audio_conditioner(**heard_or_read, namespace=self.namespace)
+        return embeds, torch.ones(embeds.shape[:2], dtype=torch.bool, device=embeds.device)
 
     def __call__(self, **batch: Any) -> Tensor:
         """The weighted loss of a batch given by name: audio or raw_wave, semantic, acoustic, text, text_embeds."""
-        losses = self.losses(batch_of(batch, type(self).__name__), training=self.transformer.training)
+        losses = self.losses(
+            batch_of(keywords.batch_words(self, batch), type(self).__name__), training=self.transformer.training
+        )
         return torch.stack([self.loss_weights.get(name, 1.0) * loss for name, loss in losses.items()]).sum()
 
     @torch.no_grad()
@@ -140,13 +161,19 @@ class SemanticTransformerWrapper(StageWrapper[SemanticTransformer]):
     def streams(self, batch: Batch) -> list[Stream]:
         return [self._semantic(batch)]
 
+    def prompt_of(self, wave: Tensor, rate: int | None) -> dict[str, Any]:
+        if self.wav2vec is None:
+            raise UserError("A prompt of sound needs the semantic tokenizer: give the wrapper its wav2vec.")
+        ids, lengths = self.wav2vec.tokenize(keywords.heard_by(self.wav2vec, wave, rate))
+        return {"prime_ids": ids, "prime_lengths": lengths}
+
+    @takes_older_words
     def generate(
         self,
         *,
         max_length: int,
         prime_ids: Tensor | None = None,
         prime_lengths: Tensor | None = None,
-        prime_wave: Tensor | None = None,
         batch_size: int = 1,
         context: Context | None = None,
         sampling: Sampling | None = None,
@@ -154,8 +181,6 @@ class SemanticTransformerWrapper(StageWrapper[SemanticTransformer]):
         may_end: bool = True,
     ) -> Drawn:
         """Up to `max_length` tokens, prompt included: codes [batch, time, 1]."""
-        if prime_wave is not None:
-            prime_ids, prime_lengths = self.wav2vec.tokenize(prime_wave)
         if prime_ids is None:
             prime_ids = torch.empty(batch_size, 0, dtype=torch.long)
         if prime_lengths is None:
@@ -175,11 +200,12 @@ class CoarseTransformerWrapper(StageWrapper[CoarseTransformer]):
     def streams(self, batch: Batch) -> list[Stream]:
         return [self._semantic(batch), self._acoustic(batch, self.transformer.num_quantizers)]
 
+    @takes_older_words
     def generate(
         self,
         *,
         semantic: Stream,
-        frames: Tensor | int,
+        frames: Tensor | int = 512,
         prompt: Stream | None = None,
         context: Context | None = None,
         sampling: Sampling | None = None,
@@ -204,6 +230,7 @@ class FineTransformerWrapper(StageWrapper[FineTransformer]):
         both = self._acoustic(batch, coarse + fine)
         return [Stream(both.codes[..., :coarse], both.lengths), Stream(both.codes[..., coarse:], both.lengths)]
 
+    @takes_older_words
     def generate(
         self,
         *,

@@ -5,7 +5,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from madrigal.engine.pretrained import locate
+from madrigal.engine.pretrained import SHIPPED, locate
 from madrigal.errors import UserError
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ def load_tokenizer(name: str | Path) -> "SemanticTokenizer":
     path = Path(name)
     if (path / STAGE).is_dir() and not (path / "config.json").exists():
         path = path / STAGE
-    if not path.exists() and str(name).count("/") != 1:
+    is_hub_name = str(name).count("/") == 1 and not path.parent.is_dir()
+    if not (path.exists() or (SHIPPED / str(name)).is_dir() or is_hub_name):
         raise UserError(
             f"There is no tokenizer {str(name)!r}: name a run of kmeans or masked-prediction, or an exported folder."
         )

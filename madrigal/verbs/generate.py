@@ -14,6 +14,7 @@ Temperature = Annotated[
     str, typer.Option("--temperature", help="For all stages, or semantic,coarse,fine; 0 takes the likeliest.")
 ]
 TEMPERATURE = "0.8,0.9,0.8"
+Device = Annotated[str, typer.Option(help="Where an AudioLM runs, such as cuda or cuda:1.")]
 
 
 def generate(
@@ -33,6 +34,7 @@ def generate(
     cond_scale: Annotated[float, typer.Option(min=0.0, help="Over 1: lean on the text.")] = 1.0,
     tokenizer: Annotated[str | None, typer.Option(help="Where the semantic tokenizer is, if it has moved.")] = None,
     codec: Annotated[str | None, typer.Option(help="Where the codec is, if it has moved.")] = None,
+    device: Device = "cpu",
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
@@ -63,7 +65,7 @@ def generate(
     }
     degrees = temperatures(temperature)
     sampling = {s: build_config(Sampling, {**common, "temperature": t}, "Sampling") for s, t in degrees.items()}
-    model = load_audiolm(runs, tokenizer=tokenizer, codec=codec)
+    model = load_audiolm(runs, tokenizer=tokenizer, codec=codec, device=device)
     if text is not None and not model.is_conditioned:
         raise UserError(f"{NO_CONDITION}; leave --text out.")
     rate = model.codec.target_sample_hz
@@ -77,7 +79,7 @@ def generate(
                 seed=seed + number,
             )[0]
             out.mkdir(parents=True, exist_ok=True)
-            write(file, wave if wave.ndim == 2 else wave[None], rate)
+            write(file, (wave if wave.ndim == 2 else wave[None]).cpu(), rate)
             bar(number + 1, n)
     if as_json:
         print_json({"files": [str(file) for file in files], "seconds": seconds, "sample_rate": rate, "seed": seed})

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from madrigal.errors import UserError
-from madrigal.verbs.generate import TEMPERATURE, Temperature, temperatures
+from madrigal.verbs.generate import TEMPERATURE, Device, Temperature, temperatures
 from madrigal.verbs.terminal import Bar, Json, screen
 
 
@@ -30,6 +30,7 @@ def evaluate(
     seconds: Annotated[float, typer.Option(min=0.2, help="AudioLM: length of the continuations.")] = 3.0,
     temperature: Temperature = TEMPERATURE,
     seed: Annotated[int, typer.Option(min=0, help="AudioLM: continuation i is drawn with seed + i.")] = 0,
+    device: Device = "cpu",
     as_json: Json = False,
 ) -> None:
     """Judge a codec or an AudioLM on recordings that it has not heard: a table, a JSON file, a page to hear.
@@ -38,9 +39,10 @@ def evaluate(
     """
     if (Path(run) / "coarse").is_dir():
         _evaluate_audiolm(
-            Path(run), data, out, limit, recogniser, prompt_seconds, seconds, temperature, seed, as_json=as_json
+            Path(run), data, out, limit, recogniser, prompt_seconds, seconds, temperature, seed, device, as_json=as_json
         )
         return
+    _check_is_codec(Path(run))
     from madrigal.evaluation import evaluate_run
     from madrigal.judge.table import show
 
@@ -72,6 +74,7 @@ def _evaluate_audiolm(
     seconds: float,
     temperature: str,
     seed: int,
+    device: str,
     *,
     as_json: bool,
 ) -> None:
@@ -96,6 +99,7 @@ def _evaluate_audiolm(
             sampling=sampling,
             seed=seed,
             recogniser=recogniser,
+            device=device,
             progress=bar,
         )
     if as_json:
@@ -103,6 +107,17 @@ def _evaluate_audiolm(
         return
     show_continuations(report, screen())
     typer.echo(f"Report: {folder / 'report.html'}")
+
+
+def _check_is_codec(run: Path) -> None:
+    """A run of something else has a recipe that says so."""
+    if not (run / "recipe.yaml").is_file():
+        return
+    from madrigal.engine.recipe import read_recipe
+
+    system = read_recipe(run / "recipe.yaml").get("system")
+    if system != "soundstream":
+        raise UserError(f"{run} is a run of {system}: evaluate takes a codec's run or a whole AudioLM run.")
 
 
 def _rates(text: str) -> list[float]:

@@ -9,9 +9,8 @@ from token_sets import TRAINERS, make
 
 def train(out: Path, accumulation: int) -> None:
     for name in TRAINERS:
-        trainer = make(
-            name, out / name, grad_accum_every=accumulation, wd=0.1, scheduler="cosine", best_metric=f"valid/ema/{name}"
-        ).train()
+        plan = {"grad_accum_every": accumulation, "wd": 0.1, "scheduler": "cosine", "best_metric": f"valid/ema/{name}"}
+        trainer = make(name, out / name, overwrite=True, **plan).train()
         assert trainer.ema is not None
         state = {key: tensor.clone() for key, tensor in trainer.model.state_dict().items()}
         state |= {f"ema/{key}": tensor.clone() for key, tensor in trainer.ema.state_dict().items()}

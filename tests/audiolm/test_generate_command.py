@@ -126,6 +126,8 @@ REFUSED = {
     ("RUN", "--temperature", "warm"): "--temperature is 'warm'",
     ("RUN", "--temperature", "1,2"): "--temperature is '1,2'",
     ("RUN", "--temperature=-1"): "--temperature is '-1'",
+    ("RUN", "--temperature", "nan"): "--temperature is 'nan'",
+    ("RUN", "--device", "nowhere"): "The device 'nowhere' cannot be used here",
     ("RUN", "--top-p", "0"): "top_p is 0.0",
     ("RUN", "--seconds", "0"): "Invalid value for '--seconds'",
     ("RUN", "--n", "0"): "Invalid value for '--n'",

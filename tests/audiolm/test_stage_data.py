@@ -11,6 +11,7 @@ import torch
 
 from madrigal.data.manifest import Manifest
 from madrigal.data.prepare import prepare
+from madrigal.data.tokens import TokenShards
 from madrigal.errors import UserError
 from madrigal.soundstream.codec import SoundStream
 from madrigal.tokenizers.mel_kmeans import MelKmeans, MelKmeansConfig
@@ -99,3 +100,20 @@ def test_tokens_of_other_recordings_are_not_taken(corpus: Path, tmp_path: Path, 
         load_recipe(
             "semantic/tiny", [f"data={sounds}", f"tokenizer={corpus / 'tokenizer'}", f"data.tokens={corpus / 'tokens'}"]
         ).trainer(tmp_path)
+
+
+def test_recordings_without_tokens_are_told(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    find = TokenShards.find
+
+    def with_failure(*args: Any) -> TokenShards:
+        shards = find(*args)
+        shards.failed[next(path for path in shards.paths if path.endswith("said1.wav"))] = "too short"
+        return shards
+
+    monkeypatch.setattr(TokenShards, "find", with_failure)
+    trainer(corpus, tmp_path, "semantic", f"data.tokens={corpus / 'tokens'}")
+    said = capsys.readouterr().err
+    assert "1 of 4 recordings have no tokens and are left out; the first is " in said
+    assert "said1.wav (semantic: too short)" in said

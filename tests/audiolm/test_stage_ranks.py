@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from stages_on_ranks import train
-from token_sets import TRAINERS
+from token_sets import TRAINERS, make
 
 HERE = Path(__file__).parent
 
@@ -18,6 +18,7 @@ HERE = Path(__file__).parent
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     two, one = tmp_path_factory.mktemp("two"), tmp_path_factory.mktemp("one")
+    make("coarse", two / "coarse", num_train_steps=1).train()  # a run that both ranks are to start over
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     environment = {
         **os.environ,
@@ -42,6 +43,13 @@ def test_AT2_parameters_are_equal_on_both_ranks(name: str, folders: tuple[Path, 
     first, second = (load_file(folders[0] / f"{name}-{rank}.safetensors") for rank in (0, 1))
     for key in first:
         assert torch.equal(first[key], second[key]), key
+
+
+def test_AT24_a_folder_is_cleared_once_for_all_ranks(folders: tuple[Path, Path]) -> None:
+    for folder in folders:
+        kept = {path.name for path in (folder / "coarse" / "checkpoints").iterdir()}
+        assert "step-00000006" in kept
+        assert "step-00000001" not in kept
 
 
 @pytest.mark.parametrize("name", TRAINERS)
