@@ -308,6 +308,8 @@ class AudioLM(nn.Module):
         return stages if self.fine is None else {**stages, "fine": self.fine}
 
     def _frames(self, known: int, seconds: float) -> int:
+        if not seconds > 0:
+            raise UserError(f"seconds is {seconds}; ask for more than 0 of them.")
         return known + max(1, round(seconds * self.codec.frame_rate))
 
     def _semantic_rate(self) -> float:
@@ -346,6 +348,8 @@ class AudioLM(nn.Module):
             raise UserError("Give one prompt: a wave, a file or token ids.")
         if (ids is None) != (codes is None):
             raise UserError("A prompt of tokens needs both: semantic ids (prime_ids) and codes (prime_codes).")
+        if rate is not None and rate < 1:
+            raise UserError(f"prime_wave_input_sample_hz is {rate}; give the rate of the wave in Hz.")
         if path is not None:
             return self._heard_prompt([read(path, sample_rate=hz, channels=c) for hz, c in self._rates()])
         if wave is not None:
@@ -409,6 +413,9 @@ def seeds_for(stage: str, seeds: list[int], number: int) -> list[int]:
 
 
 def _of(sampling: Sampling | dict[str, Sampling] | None, stage: str) -> Sampling | None:
+    unknown = set(sampling) - {"semantic", "coarse", "fine"} if isinstance(sampling, dict) else set()
+    if unknown:
+        raise UserError(f"There is no stage {min(unknown)!r} to sample from; they are semantic, coarse and fine.")
     return sampling.get(stage) if isinstance(sampling, dict) else sampling
 
 

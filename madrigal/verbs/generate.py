@@ -46,6 +46,8 @@ def generate(
     taken = [file for file in files if file.exists()]
     if taken and not overwrite:
         raise UserError(f"{taken[0]} is there already; name another folder with -o, or replace it with --overwrite.")
+    if prompt is not None and prompt.is_dir():
+        raise UserError(f"{prompt} is a folder; name one audio file of it with --prompt.")
     if prompt is not None and not prompt.is_file():
         raise UserError(f"There is no file {prompt} to go on from; check --prompt.")
 

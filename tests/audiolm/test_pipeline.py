@@ -347,3 +347,16 @@ def test_246_groups_of_a_codec_are_heard_right() -> None:
     model = AudioLM(**parts(codec=groups, coarse=groups, fine=groups))
     assert model(seconds=0.2).shape == (1, RATE // 5)
     assert model._quantizers() == 2 * LEVELS
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"seconds": -1.0}, "more than 0"),
+        ({"seconds": 0.2, "sampling": {"semantics": Sampling()}}, "no stage 'semantics'"),
+        ({"seconds": 0.2, "prime_wave": torch.zeros(1, 6400), "prime_wave_input_sample_hz": 0}, "rate of the wave"),
+    ],
+)
+def test_what_makes_no_sense_is_told(given: Any, sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        AudioLM(**parts())(**given)
