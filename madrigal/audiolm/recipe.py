@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from madrigal.audiolm.coarse import CoarseTransformer
 from madrigal.audiolm.config import StageConfig
@@ -44,11 +44,6 @@ class StageRecipe(BaseModel):
     def _what_a_run_learned_is_no_option(cls, values: Any) -> Any:
         """The recipe of a run can be followed again, with another tokenizer too."""
         return {k: v for k, v in values.items() if k != FINGERPRINTS} if isinstance(values, dict) else values
-
-    @field_validator("data", mode="before")
-    @classmethod
-    def _a_path_is_enough(cls, value: Any) -> Any:
-        return {"path": value} if isinstance(value, str | Path) else value
 
     @model_validator(mode="after")
     def _options_are_known(self) -> Self:

@@ -1,27 +1,20 @@
 """Where a stage's tokens come from: shards on disk, or recordings that are tokenized batch by batch."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from madrigal.data.manifest import Manifest
-from madrigal.data.source import AudioSource, manifest_of
+from madrigal.data.source import AudioSource, Say, Source, manifest_of
 from madrigal.data.token_dataset import TokenDataset
 from madrigal.data.tokens import TokenShards
 from madrigal.errors import UserError
 
-Say = Callable[[str], object]
 
+class TokenSource(Source):
+    """Recordings, and their tokens where they lie on disk."""
 
-class TokenSource(BaseModel):
-    """The `data` of a stage's recipe; on the command line `data=FOLDER` is short for `data.path=FOLDER`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    path: Path = Field(description="a folder of audio, a prepared folder or a manifest")
-    valid_path: Path | None = Field(None, description="a validation set; else a share of the data is held out")
     tokens: Path | None = Field(
         None,
         description="what `madrigal tokenize` wrote for it (a folder, or one that holds train and valid); else audio",

@@ -1,6 +1,5 @@
 """Trains a stage of AudioLM. The three trainers differ in what their tokens are, and in nothing else."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,6 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from madrigal.audiolm.coarse import CoarseTransformer
 from madrigal.audiolm.condition import without_gradients
+from madrigal.audiolm.decoding import Drawn
 from madrigal.audiolm.fine import FineTransformer
 from madrigal.audiolm.keywords import TRAINER, without
 from madrigal.audiolm.learned import FINGERPRINTS, check_resumed, fingerprints_of
@@ -31,6 +31,8 @@ from madrigal.engine.artifacts import ORIGINAL, Audio, Sample, Text
 from madrigal.engine.feed import Batch
 from madrigal.engine.keywords import plan_and_keywords
 from madrigal.engine.plan import Plan
+from madrigal.engine.progress import tell
+from madrigal.engine.recipe import recorded
 from madrigal.engine.task import Counted
 from madrigal.engine.trainer import Figures, Terms, Trainer
 from madrigal.errors import UserError
@@ -94,12 +96,13 @@ class StageTrainer(Trainer):
         results_folder = Path("results", self.system) if results_folder is None else Path(results_folder)
         if given.get("resume"):
             check_resumed(results_folder, learned)
+        recipe = recipe or recorded(self.system, transformer.config, plan, source)
         super().__init__(
             transformer,
             plan=plan,
             results_folder=results_folder,
             open_data=None if source is None else lambda run: self._open(source, run, anew=not given.get("resume")),
-            recipe=(recipe or self._recipe(transformer, plan, source)) | ({FINGERPRINTS: learned} if learned else {}),
+            recipe={**recipe, **({FINGERPRINTS: learned} if learned else {})},
             **given,
         )
         for frozen in (wav2vec, codec):
@@ -112,7 +115,7 @@ class StageTrainer(Trainer):
             codec=self.codec,
             prepared_in=run / "data",
             anew=anew and self.is_main,
-            say=(lambda text: print(text, file=sys.stderr, flush=True)) if self.is_main else None,
+            say=tell if self.is_main else None,
         )
 
     def _check_tools(self, transformer: StageTransformer) -> None:
@@ -129,11 +132,10 @@ class StageTrainer(Trainer):
                     f"The {who}'s {name} is {there}, and the stage's {own} is {wanted}: build it with {own}={there}."
                 )
 
-    def _recipe(self, transformer: StageTransformer, plan: Plan, source: TokenSource | None) -> dict[str, Any]:
-        recipe = {"system": self.system, "model": transformer.config.model_dump(mode="json", exclude_defaults=True)}
-        if source is not None:
-            recipe["data"] = source.model_dump(mode="json", exclude_defaults=True)
-        return {**recipe, "plan": plan.recorded()}
+    def generate(self, **options: Any) -> Tensor:
+        """Codes [batch, frames, quantizers], -1 behind a row's end; the options are those of the stage's wrapper."""
+        drawn: Drawn = self.wrapper.generate(**options)
+        return drawn.codes
 
     def loss(self, turn: str, batch: Batch) -> Terms:
         return self.wrapper.losses(batch, training=True)
@@ -217,8 +219,8 @@ class SemanticTransformerTrainer(StageTrainer):
         ]
 
     def generate(self, **options: Any) -> Tensor:
-        """Ids [batch, time], -1 behind a row's end; see `SemanticTransformerWrapper.generate`."""
-        return self.wrapper.generate(**options).codes[..., 0]
+        """Ids [batch, time]."""
+        return super().generate(**options)[..., 0]
 
 
 class CoarseTransformerTrainer(StageTrainer):
@@ -246,10 +248,6 @@ class CoarseTransformerTrainer(StageTrainer):
             for true, length, made in zip(coarse.codes, coarse.lengths.tolist(), drawn.rows(), strict=True)
         ]
 
-    def generate(self, **options: Any) -> Tensor:
-        """Codes [batch, frames, coarse quantizers]; see `CoarseTransformerWrapper.generate`."""
-        return self.wrapper.generate(**options).codes
-
 
 class FineTransformerTrainer(StageTrainer):
     """Trains a FineTransformer on the codec's codebooks."""
@@ -273,10 +271,6 @@ class FineTransformerTrainer(StageTrainer):
             }
             for c, f, made, length in both
         ]
-
-    def generate(self, **options: Any) -> Tensor:
-        """Codes [batch, frames, fine quantizers]; see `FineTransformerWrapper.generate`."""
-        return self.wrapper.generate(**options).codes
 
 
 def _heard(codec: Any, codes: Tensor) -> Audio:

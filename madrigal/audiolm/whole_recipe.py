@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import sys
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -11,16 +10,17 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from madrigal.audiolm.recipe import CoarseRecipe, FineRecipe, SemanticRecipe
 from madrigal.data.manifest import MANIFEST, Manifest
-from madrigal.data.source import manifest_of
+from madrigal.data.source import Source, manifest_of
 from madrigal.data.tokens import TOKENS as SHARDS
 from madrigal.engine.checkpoint import newest_whole, read_state
+from madrigal.engine.progress import tell
 from madrigal.engine.recipe import build_config, read_recipe
 from madrigal.engine.run import replace_file
 from madrigal.errors import UserError
 from madrigal.tokenizers.loading import STAGE as TOKENIZER
 from madrigal.tokenizers.loading import load_codec, load_tokenizer
 from madrigal.tokenizers.masked_prediction_recipe import MaskedPredictionRecipe
-from madrigal.tokenizing import tokenize_manifest
+from madrigal.tokenizers.tokenizing import tokenize_manifest
 
 TOKENS, DATA = "tokens", "data"
 PARTS: dict[str, type[BaseModel]] = {
@@ -34,33 +34,19 @@ OWN = (*PARTS, TOKENS, DATA)
 """The folders that a run makes for itself."""
 
 
-class WholeSource(BaseModel):
-    """The recordings; each part crops them in its own way."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    path: Path = Field(description="a folder of audio, a prepared folder or a manifest")
-    valid_path: Path | None = Field(None, description="a validation set; else a share of the data is held out")
-
-
 class AudioLMRecipe(BaseModel):
     """`system: audiolm`: a part names its own recipe, and what to change in it: `{recipe: semantic/cpu, plan: {…}}`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     system: Literal["audiolm"]
-    data: WholeSource
+    data: Source
     codec: str = Field("speech-16k", description="a codec: a shipped name, a run, an exported folder or a hub name")
     tokenizer: str | dict[str, Any] = Field(description="a finished tokenizer, or the recipe of one to train")
     semantic: dict[str, Any] = Field(description="the semantic stage")
     coarse: dict[str, Any] = Field(description="the coarse stage")
     fine: dict[str, Any] | None = Field(None, description="left out where the coarse stage draws all codebooks")
     workers: int = Field(1, ge=1, description="processes that tokenize")
-
-    @field_validator("data", mode="before")
-    @classmethod
-    def _a_path_is_enough(cls, value: Any) -> Any:
-        return {"path": value} if isinstance(value, str | Path) else value
 
     @field_validator("tokenizer", mode="before")
     @classmethod
@@ -170,9 +156,9 @@ class AudioLMTraining:
                 self._tokenize(self.manifests)
             run, recipe = self.path / name, self.recipe.part(name, self.path)
             if _is_finished(run, recipe.plan.num_train_steps):
-                say(f"{name}: {run} is finished")
+                tell(f"{name}: {run} is finished")
                 continue
-            say(f"{name}: {run}")
+            tell(f"{name}: {run}")
             trainer = recipe.trainer(run, resume=(run / "checkpoints").is_dir())
             trainer.resumed_as = self.path
             trainer.train()
@@ -183,7 +169,7 @@ class AudioLMTraining:
     def _prepare(self, *, anew: bool) -> dict[str, Manifest]:
         """The manifests of training and validation, made once for all parts."""
         given = {"train": self.recipe.data.path, "valid": self.recipe.data.valid_path}
-        return {n: manifest_of(p, self.path / DATA / n, anew=anew, say=say) for n, p in given.items() if p is not None}
+        return {n: manifest_of(p, self.path / DATA / n, anew=anew, say=tell) for n, p in given.items() if p is not None}
 
     def _tokenize(self, manifests: dict[str, Manifest]) -> None:
         """Shards that are there already are only looked at."""
@@ -195,7 +181,7 @@ class AudioLMTraining:
         for name, manifest in manifests.items():
             for made in tokenize_manifest(manifest, makers, self.path / TOKENS / name, workers=self.recipe.workers):
                 if made.written:
-                    say(made.summary)
+                    tell(made.summary)
 
 
 def _is_finished(run: Path, steps: int | None) -> bool:
@@ -204,11 +190,6 @@ def _is_finished(run: Path, steps: int | None) -> bool:
     if newest is None or steps is None or read_state(newest)["step"] < steps:
         return False
     return run.name != TOKENIZER or (run / "model.safetensors").exists()
-
-
-def say(text: str) -> None:
-    """A line that is no figure."""
-    print(text, file=sys.stderr, flush=True)
 
 
 def _data(values: dict[str, Any]) -> dict[str, Any]:

@@ -72,6 +72,10 @@ class StageWrapper(Generic[AnyStage]):
         codes = self.codec.tokenize(keywords.heard_by(self.codec, wave, rate))[..., first : first + drawn]
         return {"prompt": keywords.stream_of(codes, drawn)}
 
+    def generate(self, **options: Any) -> Drawn:
+        """More of what the stage draws; each stage has options of its own."""
+        raise NotImplementedError
+
     def losses(self, batch: Batch, *, training: bool) -> dict[str, Tensor]:
         """Mean cross entropy of every section, in nats a token."""
         return self.transformer.losses(self.streams(batch), context=self.context(batch), training=training)

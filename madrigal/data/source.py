@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from madrigal.data.dataset import SoundDataset
 from madrigal.data.manifest import MANIFEST, Manifest, read_lines, write_lines
@@ -13,13 +14,23 @@ SOURCE = "source.jsonl"
 Say = Callable[[str], object]
 
 
-class AudioSource(BaseModel):
-    """The `data` of a recipe; on the command line `data=FOLDER` is short for `data.path=FOLDER`."""
+class Source(BaseModel):
+    """The `data` of a recipe; a path alone is enough: `data=FOLDER` is short for `data.path=FOLDER`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     path: Path = Field(description="a folder of audio, a prepared folder or a manifest")
     valid_path: Path | None = Field(None, description="a validation set; else a share of the data is held out")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_path_is_enough(cls, value: Any) -> Any:
+        return {"path": value} if isinstance(value, str | Path) else value
+
+
+class AudioSource(Source):
+    """Recordings, and how they are cut into crops."""
+
     max_length_seconds: float | None = Field(None, gt=0, description="length of a crop; none takes whole files")
     gain_db: tuple[float, float] = Field((0.0, 0.0), description="range of the random gain")
 

@@ -72,3 +72,8 @@ def clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def tell(text: str) -> None:
+    """A line for the person who watches, before there is a bar or where there is none."""
+    print(text, file=sys.stderr, flush=True)

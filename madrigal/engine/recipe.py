@@ -4,12 +4,15 @@ import difflib
 import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
 from madrigal.errors import UserError
+
+if TYPE_CHECKING:
+    from madrigal.engine.plan import Plan
 
 Config = TypeVar("Config", bound=BaseModel)
 RECIPES = Path(__file__).parent.parent / "recipes"
@@ -91,6 +94,14 @@ def build_config(kind: type[Config], values: dict[str, Any] | None, where: str) 
         raise UserError(explain(error, kind, where)) from error
     except TypeError as error:
         raise UserError(f"{where} should be a mapping of keys to values ({error}).") from error
+
+
+def recorded(system: str, config: BaseModel, plan: "Plan", source: BaseModel | None) -> dict[str, Any]:
+    """The recipe of a trainer that was built in Python, for the run's folder."""
+    recipe = {"system": system, "model": config.model_dump(mode="json", exclude_defaults=True)}
+    if source is not None:
+        recipe["data"] = source.model_dump(mode="json", exclude_defaults=True)
+    return {**recipe, "plan": plan.recorded()}
 
 
 def known_keywords(function: Callable[..., Any], given: dict[str, Any], where: str) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """The recipe of a SoundStream, and the trainer that follows it."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from madrigal.data.source import AudioSource
 from madrigal.engine.randomness import seed_everything
@@ -21,11 +21,6 @@ class SoundStreamRecipe(BaseModel):
     model: SoundStreamConfig = Field(default_factory=SoundStreamConfig)
     data: AudioSource
     plan: SoundStreamPlan
-
-    @field_validator("data", mode="before")
-    @classmethod
-    def _a_path_is_enough(cls, value: Any) -> Any:
-        return {"path": value} if isinstance(value, str | Path) else value
 
     def trainer(self, run: Path, *, resume: bool = False, overwrite: bool = False) -> SoundStreamTrainer:
         """Build the codec from the plan's seed, and its trainer in the folder `run`."""

@@ -1,6 +1,5 @@
 """Trains a SoundStream: the generator's turn, then each discriminator's."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,6 +14,8 @@ from madrigal.engine.artifacts import ORIGINAL, Audio, Sample
 from madrigal.engine.feed import Batch
 from madrigal.engine.keywords import plan_and_keywords
 from madrigal.engine.plan import Plan
+from madrigal.engine.progress import tell
+from madrigal.engine.recipe import recorded
 from madrigal.engine.schedule import ScheduleName
 from madrigal.engine.trainer import Figures, Terms, Trainer
 from madrigal.engine.turn import Turn
@@ -80,7 +81,7 @@ class SoundStreamTrainer(Trainer):
             plan=plan,
             results_folder=results_folder,
             open_data=None if source is None else lambda run: self._open(source, run, anew=not given.get("resume")),
-            recipe=recipe or _recipe(soundstream, plan, source),
+            recipe=recipe or recorded(self.system, soundstream.config, plan, source),
             **given,
         )
 
@@ -93,7 +94,7 @@ class SoundStreamTrainer(Trainer):
             prepared_in=run / "data",
             # A run that goes on keeps the files that it began with; the other ranks take what the main one found.
             anew=anew and self.is_main,
-            say=lambda text: print(text, file=sys.stderr, flush=True),
+            say=tell,
         )
 
     def turns(self) -> list[Turn]:
@@ -245,10 +246,3 @@ def _target(batch: Batch) -> Tensor:
 
 def _is_denoising(batch: Batch) -> bool | None:
     return True if "target" in batch else None
-
-
-def _recipe(codec: SoundStream, plan: SoundStreamPlan, source: AudioSource | None) -> dict[str, Any]:
-    recipe = {"system": "soundstream", "model": codec.config.model_dump(mode="json", exclude_defaults=True)}
-    if source is not None:
-        recipe["data"] = source.model_dump(mode="json", exclude_defaults=True)
-    return {**recipe, "plan": plan.recorded()}

@@ -1,6 +1,5 @@
 """Fits the centroids of a tokenizer: waves -> features -> k-means."""
 
-import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from torch import Tensor
 from madrigal.data.dataset import SoundDataset
 from madrigal.data.source import AudioSource
 from madrigal.engine.machine import environment, prepare_process
+from madrigal.engine.progress import tell
 from madrigal.engine.randomness import kept_randomness, seed_everything, seed_for
 from madrigal.engine.run import RunFolder
 from madrigal.errors import UserError
@@ -120,7 +120,7 @@ class KmeansTrainer:
     def train(self) -> "KmeansTrainer":
         """Fit and save."""
         if self.is_done:
-            self._say(f"{self.run.path} is done.")
+            tell(f"{self.run.path} is done.")
             return self
         remove_tokenizer(self.run.path)
         self.run.clear()
@@ -131,7 +131,7 @@ class KmeansTrainer:
             channels=1,
             prepared_in=self.run.path / "data",
             anew=True,
-            say=self._say,
+            say=tell,
         )
         waves = Recordings(dataset, minutes=self.plan.minutes, seed=self.plan.seed)
         start = time.perf_counter()
@@ -139,11 +139,8 @@ class KmeansTrainer:
         self.run.log(1, self.figures)
         self.tokenizer.save_pretrained(self.run.path)
         told = "  ".join(f"{name} {value:.4g}" for name, value in self.figures.items())
-        self._say(f"{self.tokenizer.codebook_size} centroids in {time.perf_counter() - start:.0f} s  {told}")
+        tell(f"{self.tokenizer.codebook_size} centroids in {time.perf_counter() - start:.0f} s  {told}")
         return self
-
-    def _say(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
 
 
 def remove_tokenizer(folder: Path) -> None:

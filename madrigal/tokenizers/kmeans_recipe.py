@@ -1,9 +1,9 @@
 """The recipe of a k-means fit over the features of any kind of tokenizer."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from madrigal.data.source import AudioSource
 from madrigal.tokenizers.huggingface import HuggingFaceConfig
@@ -38,11 +38,6 @@ class KmeansRecipe(BaseModel):
     model: Features = Field(default_factory=MelKmeansConfig)
     data: AudioSource
     plan: KmeansPlan = Field(default_factory=KmeansPlan)
-
-    @field_validator("data", mode="before")
-    @classmethod
-    def _a_path_is_enough(cls, value: Any) -> Any:
-        return {"path": value} if isinstance(value, str | Path) else value
 
     def trainer(self, run: Path, *, resume: bool = False, overwrite: bool = False) -> KmeansTrainer:
         """The tokenizer without centroids, and what fits them in the folder `run`."""

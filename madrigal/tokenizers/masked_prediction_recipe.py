@@ -1,9 +1,9 @@
 """The recipe of a masked-prediction tokenizer, and the trainer that follows it."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from madrigal.data.source import AudioSource
 from madrigal.engine.randomness import seed_everything
@@ -20,11 +20,6 @@ class MaskedPredictionRecipe(BaseModel):
     model: MaskedPredictionConfig = Field(default_factory=MaskedPredictionConfig)
     data: AudioSource
     plan: MaskedPredictionPlan
-
-    @field_validator("data", mode="before")
-    @classmethod
-    def _a_path_is_enough(cls, value: Any) -> Any:
-        return {"path": value} if isinstance(value, str | Path) else value
 
     def trainer(self, run: Path, *, resume: bool = False, overwrite: bool = False) -> MaskedPredictionTrainer:
         """Build the encoder from the plan's seed, and its trainer in the folder `run`."""

@@ -1,6 +1,5 @@
 """Trains a masked-prediction encoder: first its classes, then the encoder, at last the clusters of its output."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -12,6 +11,8 @@ from torch import Tensor, nn
 from madrigal.data.source import AudioSource
 from madrigal.engine.feed import Batch
 from madrigal.engine.plan import Plan
+from madrigal.engine.progress import tell
+from madrigal.engine.recipe import recorded
 from madrigal.engine.trainer import Figures, LogFn, Terms, Trainer
 from madrigal.engine.turn import Turn
 from madrigal.tokenizers.kmeans import KmeansPlan, fit, fit_centroids, remove_tokenizer
@@ -53,7 +54,7 @@ class MaskedPredictionTrainer(Trainer):
             plan=plan,
             results_folder=results_folder,
             open_data=None if source is None else lambda run: self._open(source, run, anew=not options.get("resume")),
-            recipe=recipe or _recipe(tokenizer, plan, source),
+            recipe=recipe or recorded(self.system, tokenizer.config, plan, source),
             **options,
         )
 
@@ -65,7 +66,7 @@ class MaskedPredictionTrainer(Trainer):
             prepared_in=run / "data",
             # A run that goes on keeps the files that it began with; the other ranks take what the main one found.
             anew=anew and self.is_main,
-            say=lambda text: print(text, file=sys.stderr, flush=True),
+            say=tell,
         )
 
     def turns(self) -> list[Turn]:
@@ -144,11 +145,3 @@ class MaskedPredictionTrainer(Trainer):
 
 def _whole(wave: Tensor, hop: int) -> Tensor:
     return wave[: len(wave) // hop * hop]
-
-
-def _recipe(tokenizer: MaskedPrediction, plan: MaskedPredictionPlan, source: AudioSource | None) -> dict[str, Any]:
-    model = tokenizer.config.model_dump(mode="json", exclude_defaults=True)
-    recipe: dict[str, Any] = {"system": "masked-prediction", "model": model}
-    if source is not None:
-        recipe["data"] = source.model_dump(mode="json", exclude_defaults=True)
-    return {**recipe, "plan": plan.recorded()}

@@ -30,8 +30,8 @@ def tokenize(
     """
     from madrigal.data.source import manifest_of
     from madrigal.engine.machine import usable_cores
-    from madrigal.token_making import load
-    from madrigal.tokenizing import tokenize_manifest
+    from madrigal.tokenizers.token_making import load
+    from madrigal.tokenizers.tokenizing import tokenize_manifest
 
     for name in tokenizers:
         load(name)  # a wrong name should not be found out after a large folder was looked through

@@ -15,7 +15,7 @@ from madrigal.data.tokens import TokenShards
 from madrigal.errors import UserError
 from madrigal.soundstream.codec import SoundStream
 from madrigal.tokenizers.mel_kmeans import MelKmeans, MelKmeansConfig
-from madrigal.tokenizing import tokenize_manifest
+from madrigal.tokenizers.tokenizing import tokenize_manifest
 from madrigal.verbs.systems import load_recipe
 
 CODEC = {

@@ -7,7 +7,7 @@ from real_models import write_models
 from toy_tokenizers import ToyTokenizer
 
 from madrigal.errors import UserError
-from madrigal.tokenizing import tokenize_manifest
+from madrigal.tokenizers.tokenizing import tokenize_manifest
 
 
 @pytest.mark.slow

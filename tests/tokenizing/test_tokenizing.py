@@ -14,7 +14,7 @@ from madrigal.data.manifest import Manifest
 from madrigal.data.token_dataset import TokenDataset
 from madrigal.data.tokens import TokenShards
 from madrigal.errors import UserError
-from madrigal.tokenizing import tokenize_manifest
+from madrigal.tokenizers.tokenizing import tokenize_manifest
 
 
 def test_tokens_on_disk_are_those_that_the_tokenizers_give(manifest, tmp_path):

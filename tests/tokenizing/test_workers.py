@@ -16,7 +16,7 @@ from toy_tokenizers import ToyTokenizer
 from madrigal.data.audio import read
 from madrigal.errors import UserError
 from madrigal.tokenizers.loading import load_codec, load_tokenizer
-from madrigal.tokenizing import tokenize_manifest
+from madrigal.tokenizers.tokenizing import tokenize_manifest
 
 HERE = Path(__file__).parent
 
@@ -46,7 +46,7 @@ def test_a_killed_parent_takes_its_workers_along_and_what_is_left_goes_on(manife
     code = (
         "import sys; from pathlib import Path\n"
         "from madrigal.data.manifest import Manifest; from madrigal.data import token_writing\n"
-        "from madrigal.tokenizing import tokenize_manifest; from toy_tokenizers import ToyTokenizer\n"
+        "from madrigal.tokenizers.tokenizing import tokenize_manifest; from toy_tokenizers import ToyTokenizer\n"
         "if __name__ == '__main__':\n"
         "    token_writing.SHARD_ENTRIES = 2\n"
         "    tokenize_manifest(Manifest.load(sys.argv[1]), [ToyTokenizer(pause=0.3)], sys.argv[2], workers=2)\n"

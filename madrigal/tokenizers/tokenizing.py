@@ -19,8 +19,8 @@ from madrigal.data.manifest import Entry, Manifest
 from madrigal.data.token_writing import close_folder, cut, finished_shard, open_folder, remove_remains
 from madrigal.data.tokens import TokenShards
 from madrigal.errors import UserError
-from madrigal.token_making import TOO_SHORT, Given, Job, ShardMaker, TokenMaker, job_of
-from madrigal.tokenizing_workers import in_processes, on_ray
+from madrigal.tokenizers.token_making import TOO_SHORT, Given, Job, ShardMaker, TokenMaker, job_of
+from madrigal.tokenizers.tokenizing_workers import in_processes, on_ray
 
 Progress = Callable[[int, int], object]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from madrigal.errors import UserError
-from madrigal.token_making import Given, Job, ShardMaker
+from madrigal.tokenizers.token_making import Given, Job, ShardMaker
 
 Setting = tuple[Sequence[Given], Sequence[Path], Path]
 """What a ShardMaker is made of."""
