@@ -20,8 +20,8 @@ class RMSNorm(nn.RMSNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         x = x.to(self.weight.dtype)
-        if x.device.type == "cpu" and torch.is_grad_enabled():
-            out: Tensor = _RootMeanSquare.apply(x, self.weight)
+        if x.device.type == "cpu":
+            out: Tensor = _RootMeanSquare.apply(x, self.weight) if torch.is_grad_enabled() else unit(x) * self.weight
             return out
         return F.rms_norm(x, self.normalized_shape, self.weight)
 

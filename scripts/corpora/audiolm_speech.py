@@ -1,8 +1,9 @@
 """The multi-speaker corpus of the `audiolm/cpu` recipe: 16 kHz mono speech, most of it SYNTHETIC.
 
-OUT/test holds the last two of fourteen Kokoro voices; OUT/train holds the other twelve and the other parts of
-codec_speech.py. Neither the test's speakers nor its sentences are in the training set: clips that say one are left out.
-The manifests point to the parts, which are taken from `--parts` where they are finished there, or built in OUT/parts.
+OUT/test holds the last two of fourteen Kokoro voices; OUT/train holds the other twelve, blends of those twelve and the
+other parts of codec_speech.py. Neither the test's speakers nor its sentences are in the training set: clips that say
+one are left out. The manifests point to the parts, which are taken from `--parts` where they are finished there, or
+built in OUT/parts.
 """
 
 import os
@@ -18,14 +19,20 @@ from sentences import normalise
 VOICES, HELD_OUT = 14, 2
 MINUTES = 46.7
 KOKORO = f"kokoro{VOICES}"
+# A dozen voices are learned by heart; that a voice is to be taken from the prompt is learned from many.
+BLENDS, BLEND_MINUTES = 60, 25
 
 
 def part_builders(cache: Path, seed: int) -> dict[str, Callable[[Path], None]]:
     """What builds each part, quickest first."""
     parts = training_parts(cache, seed, without=())
     del parts["kokoro"]  # fourteen voices take the place of its twelve, which are among them
-    spoken = partial(kokoro.build, cache=cache, seed=seed, voices=VOICES, minutes=MINUTES, sample_rate=RATE)
-    return {**parts, KOKORO: spoken}
+    spoken = partial(kokoro.build, cache=cache, seed=seed, sample_rate=RATE)
+    return {
+        **parts,
+        "kokoro-blends": partial(spoken, voices=VOICES - HELD_OUT, blends=BLENDS, minutes=BLEND_MINUTES),
+        KOKORO: partial(spoken, voices=VOICES, minutes=MINUTES),
+    }
 
 
 def finished(part: str, folders: Iterable[Path]) -> Path | None:

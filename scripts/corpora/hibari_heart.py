@@ -4,13 +4,30 @@ Needs the Python package: pip install hibari-tts
 (The script does not carry the name of that package, which it would hide from its own import.)
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 from corpus import CorpusWriter, arguments, optional, rate_argument
 from sentences import chosen_sentences, speak_for
 
 SPEAKER = "hibari-heart"
+LICENCE = "Apache-2.0"
+
+
+class Voice(NamedTuple):
+    """`speak` makes mono audio [samples] at `rate` of a text."""
+
+    rate: int
+    speak: Callable[[str], np.ndarray]
+
+
+def heart(seed: int) -> Voice:
+    """The voice, which says a text always in the same way."""
+    hibari = optional("hibari", "pip install hibari-tts")
+    voice = hibari.Hibari(voice="heart", threads=1)
+    return Voice(voice.sample_rate, lambda text: voice(text, seed=seed))
 
 
 def build(
@@ -22,11 +39,10 @@ def build(
     without: Collection[str] = (),
 ) -> None:
     """Write `minutes` of hibari speech into `out`."""
-    hibari = optional("hibari", "pip install hibari-tts")
-    voice = hibari.Hibari(voice="heart", threads=1)
+    voice = heart(seed)
     sentences = chosen_sentences(cache, f"{seed}/{SPEAKER}", without)
-    with CorpusWriter(out, "Apache-2.0", synthetic=True, sample_rate=sample_rate) as writer:
-        speak_for(minutes, sentences, SPEAKER, voice.sample_rate, lambda text: voice(text, seed=seed), writer)
+    with CorpusWriter(out, LICENCE, synthetic=True, sample_rate=sample_rate) as writer:
+        speak_for(minutes, sentences, SPEAKER, voice.rate, voice.speak, writer)
 
 
 def main() -> None:

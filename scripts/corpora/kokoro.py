@@ -2,12 +2,13 @@
 
 The voices are taken in turn from American and British women and men, so that any number of them is mixed.
 "af_heart" is never among them: it is the teacher of hibari, and so that voice already.
+A blend is a further voice: the mean of the styles of two, which a listener takes for neither.
 Slower than real time on some machines. Needs: pip install onnxruntime hibari-tts (for its phonemes).
 """
 
 import random
-from collections.abc import Callable, Collection
-from itertools import chain, zip_longest
+from collections.abc import Callable, Collection, Sequence
+from itertools import chain, combinations, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +55,22 @@ def choose_voices(folder: Path, count: int, seed: int) -> list[str]:
     return turns[:count]
 
 
+def blend_voices(voices: Sequence[str], count: int, seed: int) -> list[str]:
+    """`count` different pairs of voices, as "one+other", in an order fixed by the seed."""
+    pairs = ["+".join(pair) for pair in combinations(sorted(voices), 2)]
+    if count > len(pairs):
+        raise SystemExit(f"{len(voices)} voices make {len(pairs)} blends; --blends was {count}.")
+    return random.Random(f"{seed}/blends").sample(pairs, count)
+
+
 def speaking(model: Any, voice: str, folder: Path) -> Callable[[str], np.ndarray]:
-    """A function from text to mono audio [samples] at 24 kHz in one voice."""
+    """A function from text to mono audio [samples] at 24 kHz in one voice, or in the blend of several."""
     hibari = optional("hibari", "pip install hibari-tts")
     phonemes = optional("hibari.g2p", "pip install hibari-tts").G2P(british=voice.startswith("b"))
     # hibari keeps Kokoro's alphabet; only the table from phonemes to ids is wanted of it.
     table = hibari.Hibari(voice="heart", threads=1).vocab
-    styles = np.fromfile(folder / f"{voice}.bin", dtype=np.float32).reshape(510, 1, 256)
+    tables = [np.fromfile(folder / f"{name}.bin", dtype=np.float32).reshape(510, 1, 256) for name in voice.split("+")]
+    styles = np.mean(tables, axis=0, dtype=np.float32)
     names = [entry.name for entry in model.get_inputs()]
 
     def speak(text: str) -> np.ndarray:
@@ -80,25 +90,29 @@ def build(
     minutes: float,
     sample_rate: int | None = None,
     without: Collection[str] = (),
+    blends: int = 0,
 ) -> None:
-    """Write `minutes` of speech in all, shared evenly by `voices` voices, into `out`."""
+    """Write `minutes` of speech in all into `out`, shared evenly by `voices` voices or by that many of their blends."""
     model = load_model(cache, seed)
     folder = npm_package("kokoro-js", "1.2.1", cache) / "voices"
+    names = choose_voices(folder, voices, seed)
+    names = blend_voices(names, blends, seed) if blends else names
     with CorpusWriter(out, "Apache-2.0", synthetic=True, sample_rate=sample_rate) as writer:
-        for voice in choose_voices(folder, voices, seed):
+        for voice in names:
             speaker = f"kokoro-{voice}"
             sentences = chosen_sentences(cache, f"{seed}/{speaker}", without)
-            speak_for(minutes / voices, sentences, speaker, RATE, speaking(model, voice, folder), writer)
+            speak_for(minutes / len(names), sentences, speaker, RATE, speaking(model, voice, folder), writer)
 
 
 def main() -> None:
     """Read the command line and build the corpus."""
     parser = arguments(__doc__, "python scripts/corpora/kokoro.py --out corpora/kokoro --voices 12 --minutes 40")
     parser.add_argument("--voices", type=int, default=12, metavar="N", help="how many of 27 voices (default: 12)")
+    parser.add_argument("--blends", type=int, default=0, metavar="N", help="speak in N blends of those voices instead")
     parser.add_argument("--minutes", type=float, default=40, metavar="M", help="speech in all (default: 40)")
     rate_argument(parser)
     args = parser.parse_args()
-    build(args.out, args.cache, args.seed, args.voices, args.minutes, args.sample_rate)
+    build(args.out, args.cache, args.seed, args.voices, args.minutes, args.sample_rate, blends=args.blends)
 
 
 if __name__ == "__main__":

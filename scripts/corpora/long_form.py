@@ -2,15 +2,18 @@
 
 A continuation model that has only heard single sentences learns that speech stops after one. Utterances are taken in
 a shuffled order and joined until a recording is SECONDS long; the rest of a speaker makes a shorter one.
+With --speeds each recording is played at a speed of its own, which moves pitch and formants as another body would:
+a few speakers then sound like many, and a model cannot learn them by heart.
 """
 
+import math
 import random
 from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
 import soundfile
-from corpus import MANIFEST, CorpusWriter, Row, arguments, read_manifest
+from corpus import MANIFEST, CorpusWriter, Row, arguments, read_manifest, resample
 
 PAUSE = (0.2, 0.4)
 
@@ -47,12 +50,19 @@ def joined(group: list[Row], root: Path, seed: str) -> tuple[np.ndarray, int]:
     return np.concatenate(parts), rate
 
 
-def build(manifest: Path, out: Path, seconds: float, seed: int) -> None:
-    """Write the joined recordings of a manifest's utterances into `out`."""
+def spoken_at(wave: np.ndarray, rate: int, speed: float) -> np.ndarray:
+    """A wave [samples] as if its recording were played `speed` times as fast."""
+    return resample(wave, round(rate * speed), rate)
+
+
+def build(manifest: Path, out: Path, seconds: float, seed: int, speeds: tuple[float, float] = (1.0, 1.0)) -> None:
+    """Write the joined recordings of a manifest's utterances into `out`, each at a speed drawn from `speeds`."""
     rows = read_manifest(manifest)
+    low, high = (math.log(speed) for speed in speeds)
     with CorpusWriter(out, licence="", synthetic=False) as writer:
         for number, group in enumerate(grouped(rows, seconds, seed)):
             wave, rate = joined(group, manifest.parent, f"{seed}/{number}")
+            wave = spoken_at(wave, rate, math.exp(random.Random(f"{seed}/speed/{number}").uniform(low, high)))
             text = " ".join(row["text"] for row in group)
             speaker = group[0]["speaker"]
             writer.add(f"{speaker}/{number:05d}", wave, rate, text, speaker)
@@ -66,8 +76,18 @@ def main() -> None:
     )
     parser.add_argument("manifest", type=Path, help="the manifest of the utterances")
     parser.add_argument("--seconds", type=float, default=12, metavar="S", help="length to reach (default: 12)")
+    parser.add_argument(
+        "--speeds",
+        type=float,
+        nargs=2,
+        default=(1.0, 1.0),
+        metavar=("LOW", "HIGH"),
+        help="play each recording at a speed between these, such as 0.84 1.19 (default: as recorded)",
+    )
     args = parser.parse_args()
-    build(args.manifest, args.out, args.seconds, args.seed)
+    if not 0.5 <= args.speeds[0] <= args.speeds[1] <= 2:
+        parser.error("--speeds are two numbers between 0.5 and 2, the lower first.")
+    build(args.manifest, args.out, args.seconds, args.seed, args.speeds)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import audiolm_speech
+import kokoro
 import numpy as np
 import pytest
 from codec_speech import check_held_out
@@ -91,10 +92,23 @@ def test_a_leak_is_refused() -> None:
     check_held_out([row], [{"speaker": "b", "text": "Good night."}])
 
 
+def test_blends_are_pairs_of_training_voices_fixed_by_the_seed(tmp_path: Path) -> None:
+    for name in ("af_a", "am_b", "bf_c", "bm_d", "af_e"):
+        (tmp_path / f"{name}.bin").touch()
+    held_out = set(kokoro.choose_voices(tmp_path, 5, 0)[-2:])
+    voices = kokoro.choose_voices(tmp_path, 3, 0)
+    blends = kokoro.blend_voices(voices, 3, 0)
+    assert blends == kokoro.blend_voices(voices, 3, 0)
+    assert len(set(blends)) == 3
+    assert not held_out & {name for blend in blends for name in blend.split("+")}
+    with pytest.raises(SystemExit, match="3 blends"):
+        kokoro.blend_voices(voices, 4, 0)
+
+
 def test_fourteen_voices_take_the_place_of_the_codecs_twelve(tmp_path: Path) -> None:
     parts = audiolm_speech.part_builders(tmp_path, 0)
     assert "kokoro" not in parts
-    assert list(parts)[-1] == "kokoro14"
+    assert list(parts)[-2:] == ["kokoro-blends", "kokoro14"]
     assert {"festvox-ru", "asterisk-fr", "asterisk-ru", "hibari", "piper-joe", "flite"} < set(parts)
 
 

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import long_form
+import numpy as np
+import pytest
+import soundfile
+from corpus import MANIFEST, CorpusWriter, read_manifest
+
+RATE = 16_000
+
+
+@pytest.fixture
+def utterances(tmp_path: Path) -> Path:
+    """Eight utterances of a second each, half of them of either speaker: tones of 1000 Hz."""
+    tone = 0.5 * np.sin(2 * np.pi * 1000 * np.arange(RATE) / RATE).astype(np.float32)
+    with CorpusWriter(tmp_path / "in", "CC0", synthetic=True) as writer:
+        for number in range(8):
+            speaker = "ab"[number % 2]
+            writer.add(f"{speaker}/{number}", tone, RATE, f"Sentence {number}.", speaker)
+    return tmp_path / "in" / MANIFEST
+
+
+def loudest_hertz(path: Path) -> float:
+    wave, rate = soundfile.read(path)
+    return float(np.abs(np.fft.rfft(wave)).argmax() * rate / len(wave))
+
+
+def test_utterances_of_one_speaker_are_joined_and_none_is_lost(utterances: Path, tmp_path: Path) -> None:
+    long_form.build(utterances, tmp_path / "out", seconds=2, seed=0)
+    rows = read_manifest(tmp_path / "out" / MANIFEST)
+    assert [row["speaker"] for row in rows] == ["a", "a", "b", "b"]
+    said = "".join(row["text"] for row in rows)
+    assert all(said.count(f"Sentence {number}.") == 1 for number in range(8))
+    assert all(2.2 <= row["duration"] <= 2.4 for row in rows)
+    assert all(abs(loudest_hertz(tmp_path / "out" / row["path"]) - 1000) < 2 for row in rows)
+
+
+def test_a_speed_moves_pitch_and_length_together_and_each_recording_has_its_own(
+    utterances: Path, tmp_path: Path
+) -> None:
+    long_form.build(utterances, tmp_path / "plain", seconds=2, seed=0)
+    long_form.build(utterances, tmp_path / "fast", seconds=2, seed=0, speeds=(0.8, 1.25))
+    plain, fast = (read_manifest(tmp_path / name / MANIFEST) for name in ("plain", "fast"))
+    speeds = [before["duration"] / after["duration"] for before, after in zip(plain, fast, strict=True)]
+    assert len({round(speed, 3) for speed in speeds}) == len(speeds)
+    for speed, row in zip(speeds, fast, strict=True):
+        assert 0.8 <= speed <= 1.25
+        assert loudest_hertz(tmp_path / "fast" / row["path"]) == pytest.approx(1000 * speed, rel=0.01)
