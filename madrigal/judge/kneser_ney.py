@@ -12,7 +12,7 @@ kind is equally likely: no probability is ever given to ids that cannot stand at
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -139,7 +139,8 @@ class KneserNey:
 
     `vocabulary` is the number of ids, or one number for each kind of position (codebooks of a codec, laid one after the
     other by `Alphabet.offset`). `lags` are the distances of the context's symbols, the most telling first: 1, 2, 3 …
-    unless given; in a stream of flattened frames the same codebook of the frame before may tell the most.
+    unless given; in a stream of flattened frames the same codebook of the frame before may tell the most. `kinds` are
+    the kinds of symbols that will be asked for, all unless given; the others are contexts alone, and not counted.
     """
 
     def __init__(
@@ -148,8 +149,9 @@ class KneserNey:
         order: int,
         vocabulary: int | Sequence[int],
         lags: Sequence[int] | None = None,
+        kinds: Collection[int] | None = None,
     ) -> None:
-        self.alphabet = Alphabet.of(vocabulary)
+        self.alphabet, self.kinds = Alphabet.of(vocabulary), kinds
         self.lags = tuple(lags) if lags is not None else tuple(range(1, order))
         if order < 1 or len(self.lags) != order - 1 or any(lag < 1 for lag in self.lags):
             raise ValueError(f"An order of {order} needs {max(0, order - 1)} lags of at least 1, not {self.lags}.")
@@ -164,12 +166,13 @@ class KneserNey:
         if not len(streams.ids):
             raise ValueError("There is nothing to count: the streams for training hold no symbols.")
         tables = []
-        contexts, context = np.arange(len(self.alphabet.sizes)), streams.kinds
+        asked = slice(None) if self.kinds is None else np.isin(streams.kinds, list(self.kinds))
+        contexts, context, ids = np.arange(len(self.alphabet.sizes)), streams.kinds[asked], streams.ids[asked]
         for level in range(self.order):
             if level:
-                keys = context * self._span + streams.before(self.lags[level - 1])
+                keys = context * self._span + streams.before(self.lags[level - 1])[asked]
                 contexts, context = np.unique(keys, return_inverse=True)
-            grams, gram = np.unique(context * self._span + streams.ids, return_inverse=True)
+            grams, gram = np.unique(context * self._span + ids, return_inverse=True)
             tables.append((contexts, grams, gram))
         longer = [gram for _, _, gram in tables[1:]] + [None]
         return [self._level(*table, after, streams.start) for table, after in zip(tables, longer)]

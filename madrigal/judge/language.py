@@ -113,7 +113,9 @@ def baselines(
     `development` (every tenth unless given; whole speakers are the better choice where the test's speakers are new).
     """
     alphabet = Alphabet.of(vocabulary)
-    counted = [KneserNey(train, order, vocabulary)]
+    # Half of a fine stage's symbols are given: to count what nobody asks for would take gigabytes.
+    kinds = None if scored is None else _kinds_scored(test, scored, alphabet)
+    counted = [KneserNey(train, order, vocabulary, kinds=kinds)]
     even = [1.0 / np.asarray(alphabet.sizes, dtype=np.float64)[alphabet.kinds(np.asarray(ids))] for ids in test]
     chances = {
         "chance": even,
@@ -122,7 +124,13 @@ def baselines(
     }
     chances |= {f"{length}-gram": counted[0].probabilities(test, length) for length in range(2, order + 1)}
     if frame > 1 and order > 1:
-        counted.append(KneserNey(train, order, vocabulary, frame_lags(frame, order)))
+        counted.append(KneserNey(train, order, vocabulary, frame_lags(frame, order), kinds))
         chances[f"{order}-gram over frames"] = counted[1].probabilities(test)
     chances["mixture"] = Mixture(train, vocabulary, counted, development).probabilities(test)
     return {name: perplexity_of(values, scored) for name, values in chances.items()}
+
+
+def _kinds_scored(streams: Sequence[npt.ArrayLike], scored: Sequence[npt.ArrayLike], alphabet: Alphabet) -> set[int]:
+    """The kinds of the symbols that a mask says count."""
+    masked = (np.asarray(ids)[np.asarray(mask, dtype=bool)] for ids, mask in zip(streams, scored))
+    return {int(kind) for ids in masked for kind in np.unique(alphabet.kinds(ids))}

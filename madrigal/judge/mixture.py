@@ -112,7 +112,7 @@ class Mixture:
             raise ValueError(
                 f"{len(train)} training streams cannot be divided into some to count and some to weigh on."
             )
-        partly = [KneserNey(rest, grams.order, vocabulary, grams.lags) for grams in counted]
+        partly = [KneserNey(rest, grams.order, vocabulary, grams.lags, grams.kinds) for grams in counted]
         chances, kinds = self._parts(partly, RepeatLast(rest, vocabulary), held_out)
         self.weights = np.full((len(self.alphabet.sizes), len(chances)), 1.0 / len(chances))
         for kind in np.unique(kinds):

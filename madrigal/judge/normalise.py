@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from madrigal.judge.numerals import ONES, TENS, spell_numbers
+from madrigal.data.numerals import ONES, TENS
+from madrigal.judge.numerals import spell_numbers
 
 WORDS = {
     "mr": "mister", "mrs": "missus", "ms": "miss", "dr": "doctor", "prof": "professor", "vs": "versus",

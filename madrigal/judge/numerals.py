@@ -1,68 +1,13 @@
-"""Numbers as English words, so that "42" and "forty-two" count as the same thing heard."""
+"""Numbers in a transcript as words, so that "42" and "forty-two" count as the same thing heard."""
 
 from __future__ import annotations
 
 import re
 
-ONES = (
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
-    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
-)  # fmt: skip
-TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-SCALES = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"), (10**3, "thousand"), (100, "hundred"))
-IRREGULAR_ORDINALS = {
-    "one": "first", "two": "second", "three": "third", "five": "fifth", "eight": "eighth", "nine": "ninth",
-    "twelve": "twelfth",
-}  # fmt: skip
+from madrigal.data.numerals import cardinal, digits, integer, ordinal, plural
+
 CURRENCIES = {"$": ("dollar", "cent"), "£": ("pound", "penny"), "€": ("euro", "cent")}
 PLURALS = {"penny": "pence"}
-
-
-def cardinal(number: int) -> str:
-    """42 -> "forty two"; numbers of a quadrillion and over are read digit by digit."""
-    if number >= 10**15:
-        return digits(str(number))
-    for scale, word in SCALES:
-        if number >= scale:
-            rest = f" {cardinal(number % scale)}" if number % scale else ""
-            return f"{cardinal(number // scale)} {word}{rest}"
-    if number < 20:
-        return ONES[number]
-    rest = f" {ONES[number % 10]}" if number % 10 else ""
-    return TENS[number // 10 - 2] + rest
-
-
-def ordinal(number: int) -> str:
-    """42 -> "forty second"."""
-    *head, last = cardinal(number).split()
-    if last in IRREGULAR_ORDINALS:
-        last = IRREGULAR_ORDINALS[last]
-    else:
-        last = last.removesuffix("y") + "ieth" if last.endswith("y") else f"{last}th"
-    return " ".join([*head, last])
-
-
-def digits(text: str) -> str:
-    """ "007" -> "zero zero seven"."""
-    return " ".join(ONES[int(digit)] for digit in text)
-
-
-def integer(text: str) -> str:
-    """A string of digits as a person would read it: a leading zero by digits, a year in pairs, the rest as a number."""
-    if len(text) > 1 and text.startswith("0"):
-        return digits(text)
-    number = int(text)
-    if len(text) == 4 and (1100 <= number <= 1999 or 2010 <= number <= 2099):
-        century, year = divmod(number, 100)
-        if year == 0:
-            return f"{cardinal(century)} hundred"
-        return f"{cardinal(century)} {'oh ' if year < 10 else ''}{cardinal(year)}"
-    return cardinal(number)
-
-
-def plural(words: str) -> str:
-    """ "nineteen ninety" -> "nineteen nineties"."""
-    return words.removesuffix("y") + "ies" if words.endswith("y") else f"{words}s"
 
 
 def _money(match: re.Match[str]) -> str:

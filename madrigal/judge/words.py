@@ -13,11 +13,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from madrigal.data.numerals import ONES, TENS
 from madrigal.errors import UserError
 from madrigal.judge import packages
 from madrigal.judge.estimates import Estimate, of_ratio
 from madrigal.judge.normalise import normalise
-from madrigal.judge.numerals import ONES, TENS
 from madrigal.judge.record import Record
 
 PLACES = ("/usr/share/dict/american-english", "/usr/share/dict/words")

@@ -138,6 +138,18 @@ def test_a_kind_that_training_never_showed_is_left_to_chance() -> None:
     assert np.isfinite(found).all()
 
 
+def test_kinds_that_nobody_asks_for_change_nothing_of_the_others() -> None:
+    chance = np.random.default_rng(3)
+    kinds = np.tile([0, 1, 2], 400)
+    streams = [offset_by_kind(chance.integers(0, 4, 1200), kinds, [4, 4, 4]) for _ in range(3)]
+    whole = KneserNey(streams[:2], 3, [4, 4, 4]).probabilities(streams[2:])[0]
+    asked = KneserNey(streams[:2], 3, [4, 4, 4], kinds={2}).probabilities(streams[2:])[0]
+    np.testing.assert_array_equal(whole[kinds == 2], asked[kinds == 2])
+    scored = [kinds == 2]
+    found = baselines(streams[:2] * 5, streams[2:], [4, 4, 4], order=3, frame=3, scored=scored)
+    assert found["3-gram"].nlls == ngram_perplexity(streams[:2] * 5, streams[2:], 3, [4, 4, 4], scored=scored).nlls
+
+
 def test_lags_look_a_frame_back() -> None:
     train, test = [flattened(200, seed) for seed in range(8)], [flattened(200, 99)]
     first = [np.tile([True, False], 200)]

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from madrigal.data.numerals import cardinal, ordinal
 from madrigal.judge.normalise import normalise
-from madrigal.judge.numerals import cardinal, ordinal
 
 
 @pytest.mark.parametrize(
