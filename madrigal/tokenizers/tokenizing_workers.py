@@ -22,14 +22,17 @@ Setting = tuple[Sequence[Given], Sequence[Path], Path]
 """What a ShardMaker is made of."""
 
 
-def in_processes(jobs: Sequence[Job], setting: Setting, *, workers: int) -> Iterator[int]:
+def in_processes(
+    jobs: Sequence[Job], setting: tuple[Any, ...], *, workers: int, maker: Callable[..., Any] = ShardMaker
+) -> Iterator[int]:
     """Do the jobs in so many processes of one thread each; gives the shard numbers as they are finished.
 
-    Spawned, because a fork of a process in which torch has started its threads can hang.
+    Each process calls `maker` with the setting, and what that gives with every job and with a function that says
+    whether it is over. Spawned, because a fork of a process in which torch has started its threads can hang.
     """
     context = multiprocessing.get_context("spawn")
     over = context.Event()
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_start, initargs=(setting, over)) as pool:
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_start, initargs=(maker, setting, over)) as pool:
         waiting = {pool.submit(_make, job): job for job in jobs}
         try:
             for future in as_completed(waiting):
@@ -49,12 +52,12 @@ def in_processes(jobs: Sequence[Job], setting: Setting, *, workers: int) -> Iter
 _worker: Callable[[Job], None]
 
 
-def _start(setting: Setting, over: Any) -> None:
+def _start(maker: Callable[..., Any], setting: tuple[Any, ...], over: Any) -> None:
     global _worker
     # Ctrl-C reaches all processes; the first of them tells the others when to leave.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
-    make = ShardMaker(*setting)
+    make = maker(*setting)
 
     def worker(job: Job) -> None:
         make(job, over.is_set)

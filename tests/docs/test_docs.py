@@ -50,6 +50,7 @@ SHORTENED: dict[str, dict[str, str]] = {
     },
     "docs/tokenizers.md": {},
     "docs/tokens.md": {},
+    "docs/text.md": {},
     "docs/soundstream.md": {
         "SoundStream(\n    codebook_size=4096": f"SoundStream({TINY}\n    codebook_size=4096",
         "grad_accum_every=8": "grad_accum_every=1",
