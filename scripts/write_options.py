@@ -17,6 +17,10 @@ from madrigal.audiolm.training import StagePlan
 from madrigal.data.source import AudioSource
 from madrigal.engine.plan import Plan
 from madrigal.soundstream.config import WEIGHT_ALIASES
+from madrigal.speartts.config import TextToSemanticConfig
+from madrigal.speartts.plans import SpearPlan
+from madrigal.speartts.recipe import SpearRecipe
+from madrigal.tokenizers.text import TextSpec
 from madrigal.verbs.systems import SYSTEMS, named
 
 PAGE = Path(__file__).parent.parent / "docs" / "options.md"
@@ -28,6 +32,7 @@ WORDS: dict[Any, str] = {
     str: "text",
     Path: "path",
     Any: "anything",
+    TextSpec: "[mapping](#model-text)",
     NoneType: "null",
 }
 
@@ -46,6 +51,9 @@ SHARED: dict[str, type[BaseModel]] = {
     "data of the stages": TokenSource,
     "model of the stages": StageConfig,
     "plan of the stages": StagePlan,
+    "model of text and speech": TextToSemanticConfig,
+    "model text": TextSpec,
+    "plan of text and speech": SpearPlan,
 }
 """Sections that several systems share, by the name that they have on the page."""
 
@@ -58,6 +66,11 @@ WORDS_OF: dict[str, str] = {
     "its tokenizer, its codec and its data: `num_semantic_tokens`, `codebook_size`, `rq_groups`, `frames_per_semantic` "
     "and `window_seconds`.",
     "plan of the stages": "What their plans have beyond the others.",
+    "model of text and speech": "The model of `speech-speech`, `semantic-to-text` and `text-to-semantic`: "
+    "`TextToSemantic`. A recipe fills in what follows from its tokenizer, its texts and what it starts from: "
+    "`num_semantic_token_ids`, `num_text_token_ids` and the sizes.",
+    "model text": "Its `model.text`: how text becomes ids; [text.md](text.md).",
+    "plan of text and speech": "What their plans have beyond the others.",
     "soundstream": "The codec: `SoundStream` and `SoundStreamTrainer`; [soundstream.md](soundstream.md) says what the "
     "options are for.",
     "kmeans": "A tokenizer by k-means over features of a kind; [tokenizers.md](tokenizers.md).",
@@ -66,6 +79,11 @@ WORDS_OF: dict[str, str] = {
     "coarse": "The second stage of AudioLM: `CoarseTransformer`, `CoarseTransformerTrainer`.",
     "fine": "The third stage of AudioLM: `FineTransformer`, `FineTransformerTrainer`.",
     "audiolm": "Tokenizer, tokens and stages in one run. A part is changed by its name: `semantic.plan.lr=1e-4`.",
+    "speech-speech": "Pretraining on speech alone: `SpeechSpeechPretrainer`; [speartts.md](speartts.md).",
+    "semantic-to-text": "Reading speech into text: `SemanticToTextTrainer`.",
+    "text-to-semantic": "Speaking: `TextToSemanticTrainer`, on real pairs and on those that were labelled.",
+    "speartts": "All parts of [text to speech](speartts.md) in one run. A part is changed by its name: "
+    "`speak.plan.lr=1e-4`; it may also be the name of a finished run.",
 }
 
 
@@ -94,6 +112,8 @@ def sections(system: str) -> dict[str, type[BaseModel]]:
         kind = field.annotation
         if name == "model" and hasattr(recipe, "transformer"):
             kind = recipe.transformer.Config  # checked there, and built when its tokenizer and codec are known
+        if name == "model" and issubclass(recipe, SpearRecipe):
+            kind = TextToSemanticConfig
         for one in get_args(get_args(kind)[0]) if get_origin(kind) is Annotated else get_args(kind) or [kind]:
             if isinstance(one, type) and issubclass(one, BaseModel):
                 several = get_origin(kind) in (Union, UnionType, Annotated)

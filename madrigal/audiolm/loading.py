@@ -1,9 +1,9 @@
 """From run folders to an AudioLM that is ready to generate."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -17,6 +17,7 @@ from madrigal.errors import UserError
 from madrigal.tokenizers.loading import STAGE as TOKENIZER
 from madrigal.tokenizers.loading import load_codec, load_tokenizer
 
+Model = TypeVar("Model", bound=nn.Module)
 STAGES: dict[str, Any] = {"semantic": SemanticTransformer, "coarse": CoarseTransformer, "fine": FineTransformer}
 
 
@@ -41,11 +42,8 @@ def load_audiolm(
             f"There is no {' and no '.join(missing)} stage in {', '.join(map(str, runs))}: "
             "name an AudioLM run, or the runs of its stages."
         )
-    said = recipe_of(found["coarse"])
-    wav2vec = load_tokenizer(tokenizer or _tokenizer(found["coarse"], said))
-    heard_by = load_codec(codec or said.get("codec", "speech-16k"))
-    check_together(found, fingerprints_of(wav2vec, heard_by))
-    stages = {name: _stage(name, path, audio_conditioner, averaged) for name, path in found.items()}
+    wav2vec, heard_by = load_tools(found, tokenizer, codec)
+    stages = {name: load_stage(name, path, audio_conditioner, averaged) for name, path in found.items()}
     model = AudioLM(
         wav2vec=wav2vec,
         codec=heard_by,
@@ -53,17 +51,28 @@ def load_audiolm(
         coarse_transformer=stages["coarse"],
         fine_transformer=stages.get("fine"),
     )
+    return moved(model, device)
+
+
+def load_tools(found: Mapping[str, Path], tokenizer: str | None, codec: str | None) -> tuple[Any, Any]:
+    """The tokenizer and the codec of the coarse stage, or those that are named, checked against all stages."""
+    wav2vec = load_tokenizer(tokenizer or tokenizer_of(found["coarse"]))
+    heard_by = load_codec(codec or recipe_of(found["coarse"]).get("codec", "speech-16k"))
+    check_together(found, fingerprints_of(wav2vec, heard_by))
+    return wav2vec, heard_by
+
+
+def moved(model: Model, device: str | torch.device) -> Model:
+    """The model on a device, where there is such a one."""
     try:
         return model.to(device)
     except (RuntimeError, AssertionError) as error:  # the second is what a torch without CUDA has to say
-        raise UserError(f"The device {str(device)!r} cannot be used here ({_first_line(error)}).") from error
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise UserError(f"The device {str(device)!r} cannot be used here ({reason}).") from error
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0].rstrip(".")
-
-
-def _stage(name: str, run: Path, audio_conditioner: nn.Module | None, averaged: bool) -> Any:
+def load_stage(name: str, run: Path, audio_conditioner: nn.Module | None = None, averaged: bool = True) -> Any:
+    """One of the three stages from its run."""
     stage = STAGES[name].from_pretrained(run, averaged=averaged)
     if audio_conditioner is None or not stage.config.audio_text_condition:
         return stage
@@ -87,8 +96,8 @@ def find_stages(runs: Sequence[Path]) -> dict[str, Path]:
     return found
 
 
-def _tokenizer(coarse: Path, recipe: dict[str, Any]) -> str:
-    """Where the recipe says, or beside the stage, should the whole run have been moved."""
-    said = str(recipe.get("tokenizer", ""))
-    beside = coarse.parent / TOKENIZER
+def tokenizer_of(stage: Path) -> str:
+    """Where the recipe of a run says, or beside it, should the whole run have been moved."""
+    said = str(recipe_of(stage).get("tokenizer", ""))
+    beside = stage.parent / TOKENIZER
     return str(beside) if not Path(said).exists() and beside.is_dir() else said

@@ -19,6 +19,7 @@ from madrigal.audiolm.training import (
     StagePlan,
     StageTrainer,
 )
+from madrigal.audiolm.vectors import start_from_vectors
 from madrigal.engine.randomness import seed_everything
 from madrigal.engine.recipe import build_config
 from madrigal.tokenizers.loading import load_codec, load_tokenizer
@@ -62,8 +63,10 @@ class StageRecipe(BaseModel):
         tools = self.tools()
         config = self.config(**tools)
         seed_everything(self.plan.seed, "weights")
+        transformer = self.transformer(config)
+        start_from_vectors(transformer, **tools)
         return self.trainer_kind(
-            transformer=self.transformer(config),
+            transformer=transformer,
             plan=self.plan,
             source=self._source(config),
             results_folder=run,

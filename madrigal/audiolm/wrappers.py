@@ -18,6 +18,7 @@ from madrigal.audiolm.stage import StageTransformer
 from madrigal.audiolm.tokens import Batch, acoustic_of, batch_of, semantic_of
 from madrigal.data.tokens import PAD
 from madrigal.engine.evaluating import eval_mode
+from madrigal.engine.randomness import seeds_of
 from madrigal.errors import UserError
 from madrigal.layers.sampling import RowNoise, Sampling
 from madrigal.tokenizers.repeats import unique_consecutive
@@ -254,12 +255,3 @@ class FineTransformerWrapper(StageWrapper[FineTransformer]):
 def no_codes(rows: int, quantizers: int) -> Stream:
     """A prompt of no frames."""
     return Stream(torch.empty(rows, 0, quantizers, dtype=torch.long), torch.zeros(rows, dtype=torch.long))
-
-
-def seeds_of(seeds: Sequence[int] | int, rows: int) -> list[int]:
-    """One seed for each row: row r of a generation with seed s draws as a generation alone with seed s + r."""
-    if isinstance(seeds, int):
-        return [seeds + row for row in range(rows)]
-    if len(seeds) != rows:
-        raise UserError(f"{len(seeds)} seeds were given for {rows} rows; give one for each, or a single one.")
-    return list(seeds)

@@ -6,11 +6,13 @@ draws what the unbroken run would have drawn.
 
 import hashlib
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 import torch
+
+from madrigal.errors import UserError
 
 
 def seed_for(*place: int | str) -> int:
@@ -25,6 +27,15 @@ def seed_everything(*place: int | str) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
+
+
+def seeds_of(seeds: Sequence[int] | int, rows: int) -> list[int]:
+    """One seed for each row: row r of a generation with seed s draws as a generation alone with seed s + r."""
+    if isinstance(seeds, int):
+        return [seeds + row for row in range(rows)]
+    if len(seeds) != rows:
+        raise UserError(f"{len(seeds)} seeds were given for {rows} rows; give one for each, or a single one.")
+    return list(seeds)
 
 
 @contextmanager

@@ -8,34 +8,17 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
-from rich.box import SIMPLE_HEAD
-from rich.console import Console, Group
-from rich.table import Table
-from rich.text import Text
+from rich.console import Console
 
 from madrigal.judge.chart import Series
 from madrigal.judge.continuation import CONTINUATION, ORIGINAL, ContinuationReport, Continued, StagePerplexity
-from madrigal.judge.estimates import Estimate
 from madrigal.judge.examples import add_example, write_files
 from madrigal.judge.html import Mark, Page
 from madrigal.judge.picture import spectrogram_picture
 from madrigal.judge.report import Example
+from madrigal.judge.sections import Rows, Section, add_sections, figure, share, show_sections
 
-Rows = list[list[Mark | str]]
 SECONDS = 12.0
-STYLES = {"good": "bold green", "bad": "red", "plain": "", "faint": "dim"}
-
-
-def _figure(estimate: Estimate | None, digits: int = 2, scale: float = 1.0) -> Mark:
-    if estimate is None:
-        return Mark("–", "faint")
-    half = estimate.half_width
-    return Mark(f"{estimate.mean * scale:.{digits}f}", below="" if half is None else f"±{half * scale:.{digits}f}")
-
-
-def _share(estimate: Estimate) -> Mark:
-    low, high = (round(100 * (edge or 0.0)) for edge in (estimate.low, estimate.high))
-    return Mark(f"{round(estimate.mean * estimate.count)} of {estimate.count}", below=f"{low} to {high} %")
 
 
 def stage_rows(report: ContinuationReport) -> tuple[list[str], Rows]:
@@ -65,10 +48,10 @@ def voice_rows(report: ContinuationReport) -> tuple[list[str], Rows]:
         [
             system.label,
             verdict.judge,
-            _share(verdict.share),
-            _figure(verdict.own),
-            _figure(verdict.wrong),
-            _figure(verdict.beaten, 1, 100.0),
+            share(verdict.share),
+            figure(verdict.own),
+            figure(verdict.wrong),
+            figure(verdict.beaten, 1, 100.0),
         ]
         for system in report.systems
         for verdict in system.voices
@@ -88,14 +71,16 @@ def _words(system: Continued) -> list[Mark | str]:
     words = system.words
     said: list[Mark | str] = [Mark("–", "faint")] * 3
     if words is not None:
-        said = [_figure(words.per_second), _figure(words.valid, 1, 100.0), f"{words.wordless} of {system.count}"]
-    return [system.label, _figure(system.agreement, 1, 100.0), *said]
+        said = [figure(words.per_second), figure(words.valid, 1, 100.0), f"{words.wordless} of {system.count}"]
+    return [system.label, figure(system.agreement, 1, 100.0), *said]
 
 
 SECTIONS = (
-    ("Perplexity", stage_rows, "Of held-out tokens; green where the model is better than a baseline beyond doubt."),
-    ("Voices", voice_rows, "Cosines of voices; every case meets one prompt of another speaker."),
-    ("Words", word_rows, "Two recognisers hear the same words only where there are words."),
+    Section(
+        "Perplexity", stage_rows, "Of held-out tokens; green where the model is better than a baseline beyond doubt."
+    ),
+    Section("Voices", voice_rows, "Cosines of voices; every case meets one prompt of another speaker."),
+    Section("Words", word_rows, "Two recognisers hear the same words only where there are words."),
 )
 
 
@@ -112,24 +97,7 @@ def remarks(report: ContinuationReport) -> Sequence[str]:
 
 def show_continuations(report: ContinuationReport, console: Console | None = None) -> None:
     """Print the report on a terminal."""
-    parts: list[Table | Text] = []
-    for title, rows_of, _ in SECTIONS:
-        header, rows = rows_of(report)
-        if rows:
-            table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-            for index, name in enumerate(header):
-                table.add_column(name, justify="left" if index == 0 else "right")
-            for row in rows:
-                table.add_row(*(_terminal(cell) for cell in row))
-            parts.append(table)
-    parts += [Text(remark, style="dim") for remark in remarks(report)]
-    (console or Console()).print(Group(*parts))
-
-
-def _terminal(cell: Mark | str) -> Text:
-    if isinstance(cell, str):
-        return Text(cell)
-    return Text.assemble((cell.text, STYLES[cell.kind]), (f"\n{cell.below}" if cell.below else "", "dim"))
+    show_sections(report, SECTIONS, remarks(report), console)
 
 
 def picture_of(example: Example) -> Image.Image:
@@ -153,16 +121,10 @@ def continuation_page(report: ContinuationReport, curves: Sequence[Series] = (),
     """The whole report as one page; `curves` are the losses of the run, where they are known."""
     page = Page(report.title, lead)
     facts = {f"perplexity, {stage.name}": f"{stage.model:.1f}" for stage in report.stages}
-    facts |= {f"nearer to its own prompt, {v.judge}": _share(v.share).text for v in report.system().voices}
+    facts |= {f"nearer to its own prompt, {v.judge}": share(v.share).text for v in report.system().voices}
     if facts:
         page.facts(facts)
-    for title, rows_of, caption in SECTIONS:
-        header, rows = rows_of(report)
-        if rows:
-            page.heading(title)
-            page.table(header, rows, caption)
-    for remark in remarks(report):
-        page.paragraph(remark, faint=True)
+    add_sections(page, report, SECTIONS, remarks(report))
     if report.examples:
         page.heading("Listen")
         for example in report.examples:

@@ -98,6 +98,21 @@ def word_errors(reference: str, heard: str) -> tuple[int, int]:
     return output.substitutions + output.deletions + output.insertions, len(expected.split())
 
 
+def character_errors(reference: str, heard: str) -> tuple[int, int]:
+    """(wrong, missing and added characters; characters in the reference), both texts normalised."""
+    expected, letters = normalise(reference), normalise(heard)
+    if not expected or not letters:
+        return len(letters) or len(expected), len(expected)
+    output = packages.load("wer").process_characters(expected, letters)
+    return output.substitutions + output.deletions + output.insertions, len(expected)
+
+
+def character_error_rate(pairs: Iterable[tuple[str, str]]) -> Estimate | None:
+    """The same of characters as `word_error_rate` of words."""
+    counts = [character_errors(reference, heard) for reference, heard in pairs]
+    return of_ratio([errors for errors, _ in counts], [characters for _, characters in counts])
+
+
 def word_error_rate(pairs: Iterable[tuple[str, str]]) -> Estimate | None:
     """Pooled over (reference, heard) pairs, as a fraction of the words of all references; None without words."""
     counts = [word_errors(reference, heard) for reference, heard in pairs]

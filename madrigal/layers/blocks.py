@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 ROWS = 256  # of a block: queries times the heads that share a key
+ORDERED = 128  # queries of a block at most where there is an order: a smaller block sees less of what it must not see
 KEPT = 2**25  # attention weights up to this many bytes are kept for the backward pass, else they are made again
 
 
@@ -79,7 +80,10 @@ class _Blocks:
         self.time, self.scale = query.shape[2], query.shape[3] ** -0.5
         self.query, self.keys = self.rows(query), key.flatten(0, 1)
         self.bias, self.reach = bias, reach
-        self.size = max(ROWS // self.query.shape[2], 16)
+        rows = 2 * ROWS if reach is None else ROWS
+        self.size = max(rows // self.query.shape[2], 16)
+        if reach is not None:
+            self.size = min(self.size, ORDERED)
         if bias is None and reach is not None:
             self.later = query.new_full((self.size, 1, self.size), float("-inf"))
             self.later[:, 0].triu_(1)

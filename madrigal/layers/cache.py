@@ -33,9 +33,8 @@ class KeyValueCache:
         end = self.length + new
         if end > self.capacity:
             self._grow(end)
-        if (real is not None or visible is not None) and self.real is None:
-            self.real = torch.ones(self.batch_size, self.capacity, dtype=torch.bool, device=device)
-            self.visible = self.real.clone()
+        if real is not None or visible is not None:
+            self._mask(device)
         if self.real is not None and self.visible is not None:
             self.real[:, self.length : end] = True if real is None else real
             self.visible[:, self.length : end] = True if visible is None else visible
@@ -94,11 +93,44 @@ class KeyValueCache:
             None if t is None else t[rows] for t in (self.real, self.visible, self.context_bias)
         )
 
+    def reorder(self, rows: Tensor) -> None:
+        """Row i goes on from the past of row `rows[i]`, int64 [batch], which has the same context: it stays in place.
+
+        Only the rows that change are copied, which is what a beam search asks for at every step.
+        """
+        to = (rows != torch.arange(len(rows), device=rows.device)).nonzero().flatten()
+        if not len(to):
+            return
+        past = [t.narrow(2, 0, self.length) for pair in self._buffers if pair is not None for t in pair]
+        past += [t for t in (self.real, self.visible) if t is not None]
+        for buffer in past:
+            buffer[to] = buffer[rows[to]]
+
     def truncate(self, length: int) -> None:
         """Forget the newest slots; `length` are left (a prefix counts)."""
         if not 0 <= length <= self.length:
             raise ValueError(f"A cache of {self.length} slots cannot be cut to {length}.")
         self.length = length
+
+    def keep(self, kept: Tensor) -> None:
+        """Of the newest slots forget in each row those that are False in `kept` [batch, newest]; they become pads.
+
+        Slots at the end that no row keeps are free again.
+        """
+        newest = kept.shape[1]
+        used = int(kept.any(dim=0).nonzero().max()) + 1 if bool(kept.any()) else 0
+        self.truncate(self.length - newest + used)
+        kept = kept[:, :used]
+        if not bool(kept.all()):
+            real, visible = self._mask(kept.device)
+            real[:, self.length - used : self.length] &= kept
+            visible[:, self.length - used : self.length] &= kept
+
+    def _mask(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        if self.real is None or self.visible is None:
+            self.real = torch.ones(self.batch_size, self.capacity, dtype=torch.bool, device=device)
+            self.visible = self.real.clone()
+        return self.real, self.visible
 
     def _grow(self, needed: int) -> None:
         while self.capacity < needed:

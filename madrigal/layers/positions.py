@@ -53,6 +53,23 @@ class RotaryPositions(nn.Module):
         return torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)
 
 
+class SinusoidalPositions(nn.Module):
+    """Where a token stands, counted from the beginning: positions [...] -> waves [..., dim] to add to its vector.
+
+    Attention from one sequence to another has no distances to go by; with these it can tell how far each has come.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self._turns = RotaryPositions(dim)
+
+    def forward(self, positions: Tensor) -> Tensor:
+        most = int(positions.max()) + 1 if positions.numel() else 1
+        cos, sin = self._turns.table(most, torch.float32, positions.device)
+        half = cos.shape[1] // 2
+        return torch.cat((cos[positions, :half], sin[positions, half:]), dim=-1)
+
+
 def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turn the pairs (x[i], x[i + half]) of the last dimension; `sin` carries a minus in its first half."""
     return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, dims=-1), sin)

@@ -73,14 +73,21 @@ def draw(logits: Tensor, sampling: Sampling, noise: RowNoise, history: Tensor | 
     Ids with a logit of -inf are never drawn; every other id that is kept can be. `history` [batch, tokens] holds what
     the rows have drawn so far, newest last; negative ids are no tokens.
     """
+    logits = shaped(logits, sampling, history)
+    return logits.argmax(dim=-1) if sampling.temperature == 0.0 else pick(logits, noise)
+
+
+def shaped(logits: Tensor, sampling: Sampling, history: Tensor | None = None) -> Tensor:
+    """Logits [batch, ids] whose softmax is what `draw` draws from; at temperature 0, whose likeliest id it takes."""
     logits = logits.float()
     if history is not None and sampling.repetition_penalty != 1.0:
         logits = _discourage(logits, history[:, -sampling.repetition_window :], sampling.repetition_penalty)
-    if sampling.temperature == 0.0:
-        return logits.argmax(dim=-1)
-    logits = _keep_likeliest(logits / sampling.temperature, sampling)
-    gumbel = noise.gumbel(logits.shape).to(logits.device)
-    return (logits + gumbel).argmax(dim=-1)
+    return logits if sampling.temperature == 0.0 else keep_likeliest(logits / sampling.temperature, sampling)
+
+
+def pick(logits: Tensor, noise: RowNoise) -> Tensor:
+    """An id for each row, drawn from the softmax of logits [batch, ids]."""
+    return (logits + noise.gumbel(logits.shape).to(logits.device)).argmax(dim=-1)
 
 
 def _discourage(logits: Tensor, history: Tensor, penalty: float) -> Tensor:
@@ -90,7 +97,8 @@ def _discourage(logits: Tensor, history: Tensor, penalty: float) -> Tensor:
     return logits - seen[:, 1:] * math.log(penalty)
 
 
-def _keep_likeliest(logits: Tensor, sampling: Sampling) -> Tensor:
+def keep_likeliest(logits: Tensor, sampling: Sampling) -> Tensor:
+    """Logits [batch, ids] with -inf for what `top_k`, `filter_thres` and `top_p` leave out."""
     ids = logits.shape[-1]
     count = ids if sampling.top_k is None else min(sampling.top_k, ids)
     if sampling.filter_thres is not None:

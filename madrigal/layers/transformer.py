@@ -9,7 +9,7 @@ sequence given at once equals the same sequence given in pieces with a cache.
 """
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -25,7 +25,7 @@ from madrigal.layers.transformer_layer import Layer
 
 
 class Transformer(nn.Module):
-    """Pre-norm transformer, [batch, time, dim] -> the same shape; the final norm is included.
+    """Pre-norm transformer, [batch, time, dim] -> the same shape; the final norm is included, if not switched off.
 
     `kv_heads`: None = as many as `heads`, 1 = multi-query, else grouped-query. `positions`: rotary, a learned bias by
     distance, or none. `value_residual`: later layers mix in the first layer's values. `grad_shrink_alpha`: the share of
@@ -52,6 +52,7 @@ class Transformer(nn.Module):
         value_residual: bool = False,
         grad_shrink_alpha: float = 1.0,
         residual_streams: int = 1,
+        final_norm: bool = True,
     ) -> None:
         super().__init__()
         kv_heads = heads if kv_heads is None else kv_heads
@@ -79,7 +80,7 @@ class Transformer(nn.Module):
                 CrossAttention(*sizes, nulls=num_null_kv, dropout=attn_dropout, index=index) if cross_attend else None
             )
             self.layers.append(Layer(attention, cross, FeedForward(dim, ff_mult, ff_dropout), residual_streams))
-        self.norm = RMSNorm(dim)
+        self.norm: nn.Module = RMSNorm(dim) if final_norm else nn.Identity()
         self._start_small()
 
     @torch.no_grad()
@@ -115,7 +116,9 @@ class Transformer(nn.Module):
         stands at 0. With a `cache`, x continues what the cache holds; context and prefix come with the first call only.
         """
         self._check(cache, at, prefix)
-        x = x.to(self.norm.weight.dtype)  # the residual is not rounded, even if autocast made the input
+        if self.layers:
+            first: Any = self.layers[0]
+            x = x.to(first.attention.norm.weight.dtype)  # the residual is not rounded, even if autocast made the input
         before = 0
         if prefix is not None:
             before = prefix.shape[1]

@@ -237,6 +237,11 @@ class SoundStream(nn.Module, Pretrained):
             )
         return self.decode(self.quantizer.decode(quantized_indices.long()), is_denoising=is_denoising)
 
+    def get_emb_from_indices(self, indices: Tensor) -> Tensor:
+        """Codes [batch, frames, quantizers] -> the latents that they stand for, [batch, frames, codebook_dim]."""
+        latents: Tensor = self.quantizer.decode(indices.to(self.device))
+        return latents
+
     def autoencode(
         self,
         audio: Tensor,

@@ -96,6 +96,7 @@ class KmeansTrainer:
     """
 
     system = "kmeans"
+    num_train_steps = 1
 
     def __init__(
         self,
@@ -116,6 +117,12 @@ class KmeansTrainer:
         self.is_done = resume and (self.run.path / "model.safetensors").exists()
         self.recipe = recipe or {}
         self.figures: Figures = {}
+        self.resumed_as = self.run.path
+
+    @property
+    def step(self) -> int:
+        """There is one, and it is taken or not."""
+        return int((self.run.path / "model.safetensors").exists())
 
     def train(self) -> "KmeansTrainer":
         """Fit and save."""

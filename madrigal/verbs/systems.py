@@ -23,6 +23,14 @@ SYSTEMS = {
     "coarse": System("madrigal.audiolm.recipe:CoarseRecipe", "madrigal.audiolm.coarse:CoarseTransformer"),
     "fine": System("madrigal.audiolm.recipe:FineRecipe", "madrigal.audiolm.fine:FineTransformer"),
     "audiolm": System("madrigal.audiolm.whole_recipe:AudioLMRecipe"),
+    "speech-speech": System("madrigal.speartts.recipe:SpeechSpeechRecipe", "madrigal.speartts.model:TextToSemantic"),
+    "semantic-to-text": System(
+        "madrigal.speartts.recipe:SemanticToTextRecipe", "madrigal.speartts.model:TextToSemantic"
+    ),
+    "text-to-semantic": System(
+        "madrigal.speartts.recipe:TextToSemanticRecipe", "madrigal.speartts.model:TextToSemantic"
+    ),
+    "speartts": System("madrigal.speartts.whole_recipe:SpearTTSRecipe"),
 }
 
 

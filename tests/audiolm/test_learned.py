@@ -14,7 +14,7 @@ from stages import STAGES, WRAPPERS, coarse_stage, streams_of
 from token_sets import Utterances, make
 
 from madrigal.audiolm.learned import FINGERPRINTS
-from madrigal.audiolm.loading import _stage, load_audiolm
+from madrigal.audiolm.loading import load_audiolm, load_stage
 from madrigal.audiolm.semantic import SemanticTransformer
 from madrigal.errors import UserError
 from madrigal.verbs.systems import load_recipe
@@ -125,7 +125,7 @@ def test_a_loaded_stage_has_a_conditioner_of_its_own(tmp_path: Path) -> None:
     conditioner, given = Conditioner(), Conditioner()
     conditioned(tmp_path, conditioner).train()
     before = given.learned.weight.clone()
-    stage = _stage("semantic", tmp_path, given, averaged=False)
+    stage = load_stage("semantic", tmp_path, given, averaged=False)
     assert torch.equal(stage.audio_conditioner.learned.weight, conditioner.learned.weight)
     assert torch.equal(given.learned.weight, before)
     assert WRAPPERS[type(stage)](transformer=stage).audio_conditioner is stage.audio_conditioner

@@ -10,6 +10,7 @@ import soundfile
 import torch
 from torch import Tensor
 
+from madrigal.audiolm.acoustic import AcousticStages
 from madrigal.audiolm.coarse import CoarseTransformer
 from madrigal.audiolm.decoding import Decoding
 from madrigal.audiolm.fine import FineTransformer
@@ -257,13 +258,13 @@ def test_streaming_with_a_fine_stage_has_the_same_coarse_codes_and_length(
     model: AudioLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[Tensor] = []
-    result = AudioLM._fine
+    result = AcousticStages.fine
 
-    def note(self: AudioLM, coarse: list[Tensor], *more: Any) -> list[Tensor]:
+    def note(self: AcousticStages, coarse: list[Tensor], *more: Any) -> list[Tensor]:
         drawn.append(coarse[0])
         return result(self, coarse, *more)
 
-    monkeypatch.setattr(AudioLM, "_fine", note)
+    monkeypatch.setattr(AcousticStages, "fine", note)
     whole = model(seconds=0.6, seed=1)
     streamed = torch.cat(list(model.stream(seconds=0.6, chunk_seconds=0.2, seed=1)))
     assert torch.equal(drawn[0], drawn[-1])
@@ -346,7 +347,7 @@ def test_246_groups_of_a_codec_are_heard_right() -> None:
     groups: dict[str, Any] = {"rq_groups": 2}
     model = AudioLM(**parts(codec=groups, coarse=groups, fine=groups))
     assert model(seconds=0.2).shape == (1, RATE // 5)
-    assert model._quantizers() == 2 * LEVELS
+    assert model.acoustic.quantizers == 2 * LEVELS
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,12 @@ import pytest
 import soundfile
 from stages import STAGES, streams_of, wrapped
 
-from madrigal.audiolm.pipeline import seeds_for
+from madrigal.audiolm.draws import seeds_for
 from madrigal.audiolm.whole_recipe import AudioLMRecipe
 from madrigal.engine.recipe import build_config, read_recipe
 from madrigal.errors import UserError
 from madrigal.layers.sampling import Sampling
+from madrigal.tokenizers import load_tokenizer
 
 
 def recordings(folder: Path) -> Path:
@@ -51,6 +52,22 @@ def test_overwrite_removes_a_run_and_nothing_else(tmp_path: Path) -> None:
     recipe(data).trainer(run, overwrite=True)
     assert not (run / "semantic").exists()
     assert (run / "tokens" / "notes").is_dir()
+
+
+def test_the_tokenizer_may_be_k_means_and_is_fitted_once(tmp_path: Path) -> None:
+    data, run = recordings(tmp_path / "recordings"), tmp_path / "run"
+    changes = [
+        f"data={data}",
+        "tokenizer.recipe=kmeans/tiny",
+        *(f"{stage}.plan.num_train_steps=1" for stage in ("semantic", "coarse", "fine")),
+    ]
+    whole = build_config(AudioLMRecipe, read_recipe("audiolm/tiny", changes), "audiolm/tiny")
+    training = whole.trainer(run)
+    training.train()
+    fitted = (run / "tokenizer" / "model.safetensors").read_bytes()
+    assert load_tokenizer(run).config.kind == "mel-kmeans"
+    whole.trainer(run, resume=True).train()
+    assert (run / "tokenizer" / "model.safetensors").read_bytes() == fitted
 
 
 def test_stages_and_windows_draw_from_noise_of_their_own() -> None:

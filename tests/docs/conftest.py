@@ -1,4 +1,4 @@
-"""A folder as the documentation takes it for granted: `recordings/` and `speech.wav`."""
+"""A folder as the documentation takes it for granted: `recordings/`, `untranscribed/` and `speech.wav`."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def workplace(tmp_path: Path, recordings: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder: the recordings, and one to compress or to go on from."""
+    """The current folder: the recordings, the same without texts, and one to compress or to go on from."""
     shutil.copytree(recordings, tmp_path / "recordings")
+    shutil.copytree(recordings, tmp_path / "untranscribed", ignore=shutil.ignore_patterns("*.txt"))
     soundfile.write(tmp_path / "speech.wav", voice(2.0, 99), 16000)
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -33,6 +33,7 @@ SHORTENED: dict[str, dict[str, str]] = {
         "SoundStream(codebook_size=1024": f"SoundStream({TINY}codebook_size=1024",
         "num_train_steps=100_000": "num_train_steps=1, grad_accum_every=1",
         "audiolm/cpu": "audiolm/tiny",
+        "speartts/cpu": "speartts/tiny",
         "--seconds 6": "--seconds 0.5",
     },
     "docs/audiolm.md": {
@@ -47,6 +48,15 @@ SHORTENED: dict[str, dict[str, str]] = {
         "--n 4": "--n 2",
         "dim=512, depth=6": "dim=32, depth=1",
         "num_train_steps=100_000": "num_train_steps=1",
+    },
+    "docs/speartts.md": {
+        # Their cpu recipes are trained by test_recipes.py, made small.
+        **{
+            f"{system}/cpu": f"{system}/tiny"
+            for system in ("speartts", "masked-prediction", "speech-speech", "semantic-to-text", "text-to-semantic")
+        },
+        "coarse/cpu": "coarse/tiny",
+        "fine/cpu": "fine/tiny",
     },
     "docs/tokenizers.md": {},
     "docs/tokens.md": {},
@@ -104,8 +114,16 @@ def places(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-PARTS = {"tokenizer": "masked-prediction", "semantic": "semantic", "coarse": "coarse", "fine": "fine"}
-"""The parts of an AudioLM recipe, and the systems that they are recipes of."""
+PARTS = {
+    "tokenizer": "masked-prediction",
+    "semantic": "semantic",
+    "coarse": "coarse",
+    "fine": "fine",
+    "pretrain": "speech-speech",
+    "read": "semantic-to-text",
+    "speak": "text-to-semantic",
+}
+"""The parts of the recipes that have some, and the systems that they are recipes of."""
 SYSTEMS_OF = {"soundstream.md": ["soundstream"], "audiolm.md": ["semantic", "coarse", "fine"]}
 """Pages that speak of some systems alone; the others may name the keys of any."""
 

@@ -17,6 +17,8 @@ from madrigal.audiolm.recipe import StageRecipe
 from madrigal.audiolm.training import CoarseTransformerTrainer
 from madrigal.engine.recipe import recipe_names
 from madrigal.soundstream.codec import SoundStream
+from madrigal.speartts.model import TextToSemantic
+from madrigal.speartts.recipe import SpearRecipe
 from madrigal.tokenizers import load_tokenizer
 from madrigal.tokenizers.loading import tokenizer_class
 from madrigal.verbs.systems import SYSTEMS, load_recipe, model_class
@@ -50,6 +52,15 @@ TOKENIZER = [
     "plan.seconds_per_batch=null",
     *(f"plan.{key}" for key in PLAN),
 ]
+SPEAR = [
+    *(f"model.{key}" for key in ("dim=16", "source_depth=1", "target_depth=1", "heads=1", "dim_head=8")),
+    "model.target_kv_heads=1",
+    "model.target_early_exit_layer=null",
+    "model.text={kind: bytes}",
+    "plan.num_train_steps=2",
+    *(f"plan.{key}" for key in PLAN),
+]
+SPOKEN = ("speech-speech", "semantic-to-text", "text-to-semantic")
 CLUSTERS = ["model.codebook_size=12", "plan.iterations=2"]
 SMALL: dict[str, list[str]] = {
     "soundstream": CODEC,
@@ -63,6 +74,16 @@ SMALL: dict[str, list[str]] = {
         "workers=1",
         *(f"tokenizer.{change}" for change in TOKENIZER),
         *(f"{stage}.{change}" for stage in ("semantic", "coarse", "fine") for change in STAGE),
+    ],
+    **dict.fromkeys(SPOKEN, SPEAR),
+    "speartts": [
+        "codec=speech-16k",
+        "speech=untranscribed",
+        "workers=1",
+        "labels={threshold: 0.0, beam_size: 2}",
+        *(f"tokenizer.{change}" for change in TOKENIZER),
+        *(f"{part}.{change}" for part in ("pretrain", "read", "speak") for change in SPEAR),
+        *(f"{stage}.{change}" for stage in ("coarse", "fine") for change in STAGE),
     ],
 }
 """What makes the recipes of a system so small that two steps take no time."""
@@ -82,7 +103,9 @@ def clusters(tmp_path_factory: pytest.TempPathFactory, recordings: Path) -> Path
 
 @pytest.mark.parametrize("name", recipe_names())
 def test_builds_as_it_stands(name: str, clusters: Path) -> None:
-    given = [f"tokenizer={clusters}"] if name.startswith(("semantic", "coarse")) else []
+    system = name.partition("/")[0]
+    given = [f"tokenizer={clusters}"] if system in ("semantic", "coarse", *SPOKEN) else []
+    given += ["start=null"] if system in SPOKEN else []
     found = recipe(name, *given)
     if found.system == "soundstream":
         assert 1_000 <= SoundStream(found.model).bitrate() <= 24_000
@@ -91,8 +114,14 @@ def test_builds_as_it_stands(name: str, clusters: Path) -> None:
         with torch.device("meta"):  # at full size, but for the memory
             stage = found.transformer(config)
         assert stage.layout.sections[-1].codebook_size == (12 if found.system == "semantic" else 1024)
+    elif isinstance(found, SpearRecipe):
+        config = found.config(load_tokenizer(found.tokenizer))
+        with torch.device("meta"):
+            assert TextToSemantic(config).end("speech") == 12
     elif found.system == "audiolm":
         assert found.parts == ["tokenizer", "semantic", "coarse", "fine"]
+    elif found.system == "speartts":
+        assert found.parts == ["tokenizer", "pretrain", "read", "speak", "coarse", "fine"]
     else:
         assert tokenizer_class(found.model.kind)(found.model).codebook_size >= 2
 
@@ -104,12 +133,23 @@ def test_parts_of_a_whole_fit_each_other() -> None:
         semantic, coarse, fine = (whole.part(part, Path("RUN")) for part in ("semantic", "coarse", "fine"))
         assert semantic.model["unique_consecutive"] == coarse.model["unique_consecutive"], name
         assert coarse.model["num_coarse_quantizers"] == fine.model["num_coarse_quantizers"], name
+    for name in (name for name in recipe_names() if name.startswith("speartts/")):
+        whole = recipe(name)
+        *spoken, coarse, fine = (
+            whole.part(part, Path("RUN")).model for part in ("pretrain", "read", "speak", "coarse", "fine")
+        )
+        assert {part.get("unique_consecutive", True) for part in spoken} == {coarse["unique_consecutive"]}, name
+        assert coarse["num_coarse_quantizers"] == fine["num_coarse_quantizers"], name
 
 
-@pytest.mark.parametrize("name", [name for name in recipe_names() if not name.startswith("audiolm/")])
+WHOLES = ("audiolm/", "speartts/")
+
+
+@pytest.mark.parametrize("name", [name for name in recipe_names() if not name.startswith(WHOLES)])
 def test_trains_when_it_is_small(name: str, workplace: Path, clusters: Path) -> None:
     system = name.partition("/")[0]
-    given = [f"tokenizer={clusters}"] if system in ("semantic", "coarse") else []
+    given = [f"tokenizer={clusters}"] if system in ("semantic", "coarse", *SPOKEN) else []
+    given += ["start=null"] if system in SPOKEN else []
     given += ["codec=speech-16k"] if system in ("coarse", "fine") else []
     trainer = recipe(name, "data=recordings", *given, *SMALL[system]).trainer(workplace / "run").train()
     lines = [json.loads(line) for line in (workplace / "run" / "metrics.jsonl").read_text().splitlines()]
@@ -127,10 +167,11 @@ def test_trains_when_it_is_small(name: str, workplace: Path, clusters: Path) -> 
     assert again.config == trainer.model.config
 
 
-@pytest.mark.parametrize("name", ["audiolm/cpu", "audiolm/paper"])
+@pytest.mark.parametrize("name", ["audiolm/cpu", "audiolm/paper", "speartts/cpu", "speartts/paper"])
 def test_a_whole_trains_when_it_is_small(name: str, workplace: Path) -> None:
-    recipe(name, "data=recordings", *SMALL["audiolm"]).trainer(workplace / "run").train()
-    for part in ("tokenizer", "semantic", "coarse", "fine"):
+    whole = recipe(name, "data=recordings", *SMALL[name.partition("/")[0]])
+    whole.trainer(workplace / "run").train()
+    for part in whole.parts:
         assert (workplace / "run" / part / "checkpoints" / "step-00000002").is_dir()
 
 

@@ -151,6 +151,50 @@ def test_truncated_slots_are_forgotten(positions: str, ragged: bool) -> None:
         cache.truncate(9)
 
 
+@pytest.mark.parametrize("positions", POSITIONS)
+@pytest.mark.parametrize("ragged", [False, True])
+def test_rows_keep_different_numbers_of_their_newest_slots(positions: str, ragged: bool) -> None:
+    model = small(positions=positions, kv_heads=1)
+    x, mask = torch.randn(3, TIME, DIM), MASK if ragged else None
+    cache = model.new_cache(3)
+    model(x[:, :5], mask=None if mask is None else mask[:, :5], cache=cache)
+    cache.keep(mask_of("1...", "11..", "111."))
+    assert cache.length == 4  # of five; nobody keeps the last
+    out = in_pieces(model, x[:, 5:], [1, 2], {}, cache)
+    for row, kept in enumerate((2, 3, 4)):
+        whole = torch.cat((x[row, :kept], x[row, 5:]))[None]
+        real = None if mask is None else torch.cat((mask[row, :kept], torch.ones(3, dtype=torch.bool)))[None]
+        torch.testing.assert_close(out[row], model(whole, mask=real)[0, -3:], rtol=1e-4, atol=1e-5)
+
+
+def test_rows_that_keep_the_same_need_no_masks() -> None:
+    model, x = small(), torch.randn(2, 6, DIM)
+    cache = model.new_cache(2)
+    model(x[:, :5], cache=cache)
+    cache.keep(mask_of("11..", "11.."))
+    assert (cache.length, cache.real) == (3, None)
+    torch.testing.assert_close(
+        model(x[:, 5:], cache=cache), model(torch.cat((x[:, :3], x[:, 5:]), 1))[:, 3:], rtol=1e-4, atol=1e-5
+    )
+    cache.keep(mask_of(".", "."))
+    assert cache.length == 3
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+def test_rows_go_on_from_the_past_of_others(ragged: bool) -> None:
+    model, given = small(cross_attend=True), conditions("cross", 3, ragged)
+    given = {name: t[:1].expand(3, *t.shape[1:]) for name, t in given.items()}
+    x, more, mask = torch.randn(3, 4, DIM), torch.randn(3, 2, DIM), MASK[:, :4] if ragged else None
+    for rows in ([2, 1, 1], [0, 1, 2], [1, 2, 0]):
+        cache = model.new_cache(3)
+        model(x, mask=mask, cache=cache, **given)
+        cache.reorder(torch.tensor(rows))
+        out = in_pieces(model, more, [1, 1], {}, cache)
+        whole = torch.cat((x[rows], more), dim=1)
+        real = None if mask is None else torch.cat((mask[rows], torch.ones(3, 2, dtype=torch.bool)), dim=1)
+        torch.testing.assert_close(out, model(whole, mask=real, **given)[:, 4:], rtol=1e-4, atol=1e-5)
+
+
 def test_a_cache_grows_by_doubling() -> None:
     model, x = small(positions="relative"), torch.randn(1, 70, DIM)
     cache = model.new_cache(1, capacity=3)

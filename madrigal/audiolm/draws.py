@@ -1,0 +1,48 @@
+"""How the stages of one generation draw: each with its sampling, and with noise of its own for every row and window."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from madrigal.engine.randomness import seed_for
+from madrigal.errors import UserError
+from madrigal.layers.sampling import Sampling
+
+Context = tuple[Tensor, Tensor]
+Samplings = Sampling | dict[str, Sampling] | None
+"""One for all stages, or by the names of stages."""
+
+STAGES = ("semantic", "coarse", "fine")
+
+
+@dataclass(frozen=True)
+class Draws:
+    """A seed for each row, and by stage the sampling and the context (none: nothing conditions it)."""
+
+    seeds: list[int]
+    sampling: dict[str, Sampling | None] = field(default_factory=dict)
+    contexts: dict[str, Context | None] = field(default_factory=dict)
+
+    def of(self, stage: str, window: int) -> dict[str, Any]:
+        """What a wrapper's `decode` wants to know for one window."""
+        return {
+            "sampling": self.sampling.get(stage),
+            "seeds": seeds_for(stage, self.seeds, window),
+            "context": self.contexts.get(stage),
+        }
+
+
+def seeds_for(stage: str, seeds: list[int], number: int) -> list[int]:
+    """Each row's seed for one window of one stage: the same noise in two of them would tie what they draw."""
+    return [seed_for(seed, stage, number) for seed in seeds]
+
+
+def by_stage(sampling: Samplings) -> dict[str, Sampling | None]:
+    """The sampling of every stage; a name that is no stage's is refused."""
+    if not isinstance(sampling, dict):
+        return dict.fromkeys(STAGES, sampling)
+    unknown = set(sampling) - set(STAGES)
+    if unknown:
+        raise UserError(f"There is no stage {min(unknown)!r} to sample from; they are semantic, coarse and fine.")
+    return {stage: sampling.get(stage) for stage in STAGES}

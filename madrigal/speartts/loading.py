@@ -1,0 +1,76 @@
+"""From run folders to a TextToSpeech that is ready to speak."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from madrigal.audiolm.learned import recipe_of
+from madrigal.audiolm.loading import load_stage, load_tools, moved
+from madrigal.errors import UserError
+from madrigal.speartts.model import TextToSemantic
+from madrigal.speartts.speech import TextToSpeech
+
+PARTS = {"text-to-semantic": "speak", "coarse": "coarse", "fine": "fine"}
+"""What speech needs: the system of each part, and its name in a run of all."""
+
+
+def load_text_to_speech(
+    runs: Sequence[str | Path],
+    *,
+    tokenizer: str | None = None,
+    codec: str | None = None,
+    averaged: bool = True,
+    device: str | torch.device = "cpu",
+) -> TextToSpeech:
+    """The parts of one speartts run, or of the runs of its parts, with the tokenizer and codec they were trained on.
+
+    `tokenizer` and `codec` are for those that have moved.
+    """
+    found = find_parts([Path(run) for run in runs])
+    missing = [name for name in ("text-to-semantic", "coarse") if name not in found]
+    if missing:
+        raise UserError(
+            f"There is no {' and no '.join(missing)} in {', '.join(map(str, runs))}: name a run of speartts, or the "
+            "runs of text-to-semantic, coarse and fine."
+        )
+    wav2vec, heard_by = load_tools(found, tokenizer, codec)
+    model = TextToSpeech(
+        TextToSemantic.from_pretrained(found["text-to-semantic"], averaged=averaged),
+        coarse_transformer=load_stage("coarse", found["coarse"], averaged=averaged),
+        fine_transformer=load_stage("fine", found["fine"], averaged=averaged) if "fine" in found else None,
+        wav2vec=wav2vec,
+        codec=heard_by,
+    )
+    return moved(model, device)
+
+
+def find_parts(runs: Sequence[Path]) -> dict[str, Path]:
+    """The run of every part, by its system."""
+    found: dict[str, Path] = {}
+    for run in runs:
+        if not run.is_dir():
+            raise UserError(f"There is no run {run}; name the folder that `madrigal train` wrote.")
+        for name, path in _parts_of(run).items():
+            if name in found:
+                raise UserError(f"There are two parts {name}: {found[name]} and {path}; name one of them.")
+            found[name] = path
+    return found
+
+
+def _parts_of(run: Path) -> dict[str, Path]:
+    said = recipe_of(run)
+    system = said.get("system")
+    if system in PARTS:
+        return {str(system): run}
+    if system != "speartts":
+        raise UserError(f"{run} is no run of speartts or of one of its parts ({', '.join(PARTS)}).")
+    named = {part: said.get(name) for part, name in PARTS.items() if said.get(name) is not None}
+    parts = {part: Path(value) if isinstance(value, str) else run / PARTS[part] for part, value in named.items()}
+    for part, path in parts.items():
+        if not ((path / "checkpoints").is_dir() or (path / "config.json").is_file()):
+            raise UserError(
+                f"The part {PARTS[part]} of {run} is not there yet ({path}): go on with `madrigal train --run {run} "
+                "--resume`."
+            )
+    return parts

@@ -1,0 +1,151 @@
+"""The recipes of the three trainings, and the trainers that follow them."""
+
+import tempfile
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from madrigal.audiolm.learned import FINGERPRINTS
+from madrigal.audiolm.source import TokenSource
+from madrigal.data.source import manifest_of
+from madrigal.engine.randomness import seed_everything
+from madrigal.engine.recipe import build_config
+from madrigal.speartts.config import TextToSemanticConfig
+from madrigal.speartts.model import TextToSemantic
+from madrigal.speartts.plans import PretrainPlan, ReadPlan, SpeakPlan, SpearPlan
+from madrigal.speartts.source import PairSource, TranscribedSource
+from madrigal.speartts.starting import sizes_of, start_from
+from madrigal.speartts.trainer import SpearTrainer
+from madrigal.speartts.training import SemanticToTextTrainer, SpeechSpeechPretrainer, TextToSemanticTrainer
+from madrigal.tokenizers.loading import load_tokenizer
+from madrigal.tokenizers.text import TextSpec, fit_text, make_text_tokenizer
+
+
+class SpearRecipe(BaseModel):
+    """What the model is trained on, its options, and the plan.
+
+    Options that follow from the tokenizer, from the text and from what the training starts from need not be given.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    trainer_kind: ClassVar[type[SpearTrainer]]
+
+    tokenizer: str = Field(description="a semantic tokenizer: a run, an exported folder or a hub name")
+    start: str | None = Field(None, description="weights to begin with: a run of speech-speech, or an exported folder")
+    model: dict[str, Any] = Field(default_factory=dict)
+    data: TokenSource
+    plan: SpearPlan
+
+    @model_validator(mode="before")
+    @classmethod
+    def _what_a_run_learned_is_no_option(cls, values: Any) -> Any:
+        """The recipe of a run can be followed again, with another tokenizer too."""
+        return {k: v for k, v in values.items() if k != FINGERPRINTS} if isinstance(values, dict) else values
+
+    @model_validator(mode="after")
+    def _options_are_known(self) -> Self:
+        """Before anything is loaded: what the tokenizers would say is stood in for."""
+        needed = {"num_semantic_token_ids": 1, "num_text_token_ids": 1}
+        build_config(TextToSemanticConfig, {**needed, **self.model}, "The recipe's model")
+        return self
+
+    def trainer(self, run: Path, *, resume: bool = False, overwrite: bool = False) -> SpearTrainer:
+        """Build the model from the plan's seed or from its start, and its trainer in the folder `run`."""
+        wav2vec = load_tokenizer(self.tokenizer)
+        config = self.config(wav2vec)
+        seed_everything(self.plan.seed, "weights")
+        model = TextToSemantic(config)
+        if self.start is not None and not resume:
+            start_from(model, self.start)
+        return self.trainer_kind(
+            model,
+            wav2vec,
+            plan=self.plan,
+            source=self.data,
+            results_folder=run,
+            resume=resume,
+            overwrite=overwrite,
+            recipe=self._resolved(config),
+        )
+
+    def config(self, wav2vec: Any) -> TextToSemanticConfig:
+        """The model's options, with those that follow from its tokenizers and its start."""
+        known: dict[str, Any] = {"num_semantic_token_ids": wav2vec.codebook_size}
+        text: Any = self.model.get("text")
+        if self.start is not None:
+            there = TextToSemantic.from_pretrained(self.start).config
+            known, text = {**sizes_of(there), **known}, text or there.text
+        if text is None and "num_text_token_ids" not in self.model:
+            text = TextSpec()
+        if text is not None:
+            spec = text if isinstance(text, TextSpec) else build_config(TextSpec, text, "The recipe's model.text")
+            spec = fit_text(spec, self._texts()) if _has_to_learn(spec) else spec
+            known |= {"text": spec, "num_text_token_ids": make_text_tokenizer(spec).size}
+        given = {name: value for name, value in self.model.items() if name != "text"}
+        return build_config(TextToSemanticConfig, {**known, **given}, "The recipe's model")
+
+    def _texts(self) -> list[str]:
+        # The run's folder is not opened yet: what preparing a plain folder writes is written again there.
+        with tempfile.TemporaryDirectory() as folder:
+            return [entry.text for entry in manifest_of(self.data.path, Path(folder)) if entry.text]
+
+    def _resolved(self, config: TextToSemanticConfig) -> dict[str, Any]:
+        named = self.model_dump(mode="json", exclude={"model", "plan", "data"}, exclude_none=True)
+        return {
+            **named,
+            "model": config.model_dump(mode="json", exclude_defaults=True),
+            "data": self.data.model_dump(mode="json", exclude_defaults=True),
+            "plan": self.plan.recorded(),
+        }
+
+
+def _has_to_learn(spec: TextSpec) -> bool:
+    return (spec.kind == "bpe" and not spec.merges) or (spec.kind == "characters" and not spec.alphabet)
+
+
+class SpeechSpeechRecipe(SpearRecipe):
+    """`system: speech-speech`."""
+
+    trainer_kind = SpeechSpeechPretrainer
+
+    system: Literal["speech-speech"]
+    plan: PretrainPlan
+
+
+class SemanticToTextRecipe(SpearRecipe):
+    """`system: semantic-to-text`. Without a start nothing is frozen: there is nothing learned to keep."""
+
+    trainer_kind = SemanticToTextTrainer
+
+    system: Literal["semantic-to-text"]
+    data: TranscribedSource
+    plan: ReadPlan
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_to_keep(cls, values: Any) -> Any:
+        return _all_learns(values, {"freeze_encoder": False})
+
+
+class TextToSemanticRecipe(SpearRecipe):
+    """`system: text-to-semantic`. Without a start nothing is frozen: there is nothing learned to keep."""
+
+    trainer_kind = TextToSemanticTrainer
+
+    system: Literal["text-to-semantic"]
+    data: PairSource
+    plan: SpeakPlan
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nothing_to_keep(cls, values: Any) -> Any:
+        return _all_learns(values, {"tuned_encoder_layers": None})
+
+
+def _all_learns(values: Any, unless_said: dict[str, Any]) -> Any:
+    """A recipe's values, and that everything learns where the recipe has no start and does not say otherwise."""
+    if not isinstance(values, dict) or values.get("start") is not None or not isinstance(values.get("plan"), dict):
+        return values
+    return {**values, "plan": {**unless_said, **values["plan"]}}

@@ -1,0 +1,35 @@
+"""A text as it will be said: read out, without what cannot be said, and in pieces of a sentence or less."""
+
+from dataclasses import dataclass
+
+from madrigal.errors import UserError
+from madrigal.tokenizers.reading import read_out
+from madrigal.tokenizers.sentences import split_sentences
+from madrigal.tokenizers.text import TextTokenizer, listed, shortened
+
+MAX_CHARACTERS = 200
+"""Characters of a piece: models learn from recordings of a sentence, and lose their way in longer ones."""
+
+
+@dataclass(frozen=True)
+class Script:
+    """The pieces in order, and the characters that cannot be said, each as often as it stood in the text."""
+
+    pieces: list[str]
+    unknown: list[str]
+    warning: str | None
+    """One sentence on what is not said, or None."""
+
+
+def script_of(text: str, tokenizer: TextTokenizer) -> Script:
+    """How `text` is said by a model of this tokenizer."""
+    if not text.strip():
+        raise UserError("There is nothing to say: the text is empty.")
+    # Read first: what is written in one character may take a line to say.
+    reading = read_out(text, tokenizer)
+    pieces = [" ".join(piece.split()) for piece in split_sentences(reading.text, MAX_CHARACTERS)]
+    pieces = [piece for piece in pieces if any(character.isalnum() for character in piece)]
+    if not pieces:
+        why = f": {listed(reading.unknown)} cannot be said" if reading.unknown else ""
+        raise UserError(f"There is nothing to say in {shortened(text.strip())!r}{why}; write words or numbers.")
+    return Script(pieces, reading.unknown, reading.warning)

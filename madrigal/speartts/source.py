@@ -1,0 +1,83 @@
+"""Where pairs of speech and text come from: recordings with a text each, and pairs that a model has labelled."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+from torch.utils.data import Subset
+
+from madrigal.audiolm.source import TokenSource
+from madrigal.data.split import split
+from madrigal.errors import UserError
+from madrigal.speartts.generated import GeneratedAudioTextDataset
+from madrigal.speartts.pairs import mixed, with_text
+from madrigal.tokenizers.text import TextTokenizer, listed, shortened
+
+Say = Callable[[str], object]
+
+
+class TranscribedSource(TokenSource):
+    """Recordings with texts, and their tokens where they lie on disk."""
+
+    fields: tuple[str, ...] = Field(("text",), description="what a batch gets of the manifest beside tokens")
+
+
+class PairSource(TranscribedSource):
+    """Recordings with texts, and generated pairs beside them."""
+
+    generated: Path | None = Field(None, description="a folder of `madrigal pseudo-label`: more pairs to learn from")
+    generated_ratio: float | None = Field(
+        None, gt=0, lt=1, description="share of generated pairs; none takes every pair once"
+    )
+
+    @model_validator(mode="after")
+    def _both_are_tokens(self) -> Self:
+        if self.generated is not None and self.tokens is None:
+            raise ValueError(
+                "generated pairs hold tokens, and so must the recordings: run `madrigal tokenize`, and name what it "
+                "wrote with tokens"
+            )
+        return self
+
+
+def transcribed(dataset: Any, tokenizer: TextTokenizer | None, say: Say | None, where: Path) -> Any:
+    """The recordings that have a text; one that the tokenizer cannot say is told before training begins."""
+    if tokenizer is not None:
+        for entry in dataset.entries:
+            if unknown := tokenizer.unknown(entry.text or ""):
+                raise UserError(
+                    f"The text of {entry.path} in {where} holds {listed(unknown)}, which the {tokenizer.kind} "
+                    f"tokenizer cannot say ({shortened(entry.text or '')!r}): write it out, or take "
+                    "model.text.kind=bytes."
+                )
+    chosen, left_out = with_text(dataset)
+    if left_out and say is not None:
+        say(f"{left_out} of {len(dataset)} recordings of {where} have no text and are left out")
+    return chosen
+
+
+def with_generated(
+    real: Any,
+    valid: Any,
+    *,
+    folder: Path,
+    ratio: float | None,
+    wav2vec: Any,
+    valid_frac: float,
+    split_seed: int,
+) -> tuple[Any, Any]:
+    """Real pairs and generated ones; a validation set is held out of the real ones before they are mixed."""
+    generated = GeneratedAudioTextDataset(folder)
+    found = generated.shards.info.fingerprint
+    if wav2vec is not None and found != wav2vec.fingerprint():
+        raise UserError(
+            f"The pairs in {folder} hold tokens of another tokenizer ({found}, and this one is "
+            f"{wav2vec.fingerprint()}): label the recordings again with a model of this one."
+        )
+    if real is None:
+        return generated, valid
+    if valid is None and valid_frac > 0 and len(real) > 1:
+        train, held_out = split(len(real), valid_frac, split_seed)
+        real, valid = Subset(real, train), Subset(real, held_out)
+    return mixed(real, generated, ratio), valid

@@ -1,0 +1,260 @@
+"""Speech from text, in the voice of a prompt: the text is read out, cut at sentences, made into semantic tokens, and
+these are said by AudioLM's acoustic stages. The prompt's tokens stand before, so that its voice goes on."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from madrigal.audiolm.acoustic import AcousticStages, Prompt
+from madrigal.audiolm.coarse import CoarseTransformer
+from madrigal.audiolm.draws import Draws, Samplings, by_stage
+from madrigal.audiolm.fine import FineTransformer
+from madrigal.audiolm.fitting import Claim, acoustic_claims, check_fit, check_levels
+from madrigal.audiolm.wrappers import CoarseTransformerWrapper, FineTransformerWrapper
+from madrigal.engine.evaluating import eval_mode
+from madrigal.engine.randomness import seed_for, seeds_of
+from madrigal.errors import UserError
+from madrigal.layers.sampling import Sampling
+from madrigal.speartts.model import TextToSemantic
+from madrigal.speartts.script import Script, script_of
+
+PROMPT_SECONDS = 3.0
+"""So much of a prompt is heard: enough for its voice, and most of the context stays for what is said."""
+PAUSE_SECONDS = 0.15
+"""Silence between two pieces of a text, beside what is silent in them."""
+SLOWEST = 5.0
+"""Characters a second under which nobody speaks: a model that finds no end is stopped."""
+LONGEST_TOKEN = 8
+"""Frames of semantic tokens that one token may last where repeats are dropped."""
+
+Voice = Prompt | str | Path | Tensor | None
+Progress = Callable[[int, int], object]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A piece of a text: how it was read, how sure the model was (0 to 1), and whether it came to an end."""
+
+    text: str
+    confidence: float
+    ended: bool
+
+
+@dataclass(frozen=True)
+class Speech:
+    """What was said: wave [samples], or [channels, samples] of a codec that has several.
+
+    `unknown` are the characters of the text that could not be said.
+    """
+
+    wave: Tensor
+    sample_rate: int
+    pieces: list[Piece]
+    unknown: list[str]
+
+    @property
+    def seconds(self) -> float:
+        return self.wave.shape[-1] / self.sample_rate
+
+    @property
+    def confidence(self) -> float:
+        """The mean of its pieces."""
+        return sum(piece.confidence for piece in self.pieces) / len(self.pieces)
+
+
+class TextToSpeech(nn.Module):
+    """Texts in, `Speech` out. A coarse stage that draws all of a codec's codebooks needs no fine stage."""
+
+    def __init__(
+        self,
+        text_to_semantic: TextToSemantic,
+        *,
+        codec: Any,
+        coarse_transformer: CoarseTransformer,
+        fine_transformer: FineTransformer | None = None,
+        wav2vec: Any = None,
+    ) -> None:
+        super().__init__()
+        check_fit(_claims(text_to_semantic, coarse_transformer), "TextToSpeech")
+        check_fit(acoustic_claims(wav2vec, codec, coarse_transformer, fine_transformer), "TextToSpeech")
+        check_levels(coarse_transformer, fine_transformer, codec, "TextToSpeech")
+        self.text_to_semantic, self.codec, self.wav2vec = text_to_semantic, codec, wav2vec
+        self.coarse_transformer, self.fine_transformer = coarse_transformer, fine_transformer
+        self.eval()
+
+    @property
+    def acoustic(self) -> AcousticStages:
+        coarse, fine = self.coarse_transformer, self.fine_transformer
+        return AcousticStages(
+            CoarseTransformerWrapper(transformer=coarse),
+            None if fine is None else FineTransformerWrapper(transformer=fine),
+            self.codec,
+            self.wav2vec,
+        )
+
+    @property
+    def sample_rate(self) -> int:
+        return int(self.codec.target_sample_hz)
+
+    def voice(self, voice: Voice, rate: int | None = None) -> Prompt:
+        """The first three seconds of a file or of a wave [samples] or [channels, samples]; None: whatever comes."""
+        if isinstance(voice, Prompt):
+            return voice
+        if voice is None:
+            return self.acoustic.no_prompt(1)
+        if isinstance(voice, Tensor):
+            return self.acoustic.prompt_of_wave(voice, rate, PROMPT_SECONDS)
+        return self.acoustic.prompt_of_file(voice, PROMPT_SECONDS)
+
+    def script(self, text: str) -> Script:
+        """How a text will be read, in pieces that are said one by one."""
+        tokenizer = self.text_to_semantic.text_tokenizer
+        if tokenizer is None:
+            raise UserError("This model was trained on ids of text and cannot read a text: train it with model.text.")
+        return script_of(text, tokenizer)
+
+    def say(self, text: str, **options: Any) -> Speech:
+        """One text; the options are those of `forward`."""
+        return self([text], **options)[0]
+
+    @torch.no_grad()
+    def forward(
+        self,
+        texts: Sequence[str],
+        *,
+        voice: Voice = None,
+        voice_rate: int | None = None,
+        sampling: Samplings = None,
+        seed: Sequence[int] | int = 0,
+        batch_size: int = 8,
+        progress: Progress | None = None,
+    ) -> list[Speech]:
+        """All texts in one voice. The pieces of all of them are said in batches; each is said as it would be alone.
+
+        `sampling` is one for all stages, or by the names semantic, coarse and fine. `progress` is called with (pieces
+        done, pieces in all).
+        """
+        prompt, scripts, how = self.voice(voice, voice_rate), [self.script(text) for text in texts], by_stage(sampling)
+        places = [(t, p) for t, script in enumerate(scripts) for p in range(len(script.pieces))]
+        seeds = seeds_of(seed, len(texts))
+        # Pieces of about one length together: a batch takes as long as its longest.
+        places.sort(key=lambda place: len(scripts[place[0]].pieces[place[1]]))
+        said: dict[tuple[int, int], tuple[Piece, Tensor]] = {}
+        for first in range(0, len(places), batch_size):
+            batch = places[first : first + batch_size]
+            own = [piece_seed(seeds[t], p) for t, p in batch]
+            pieces, rows = self.semantic([scripts[t].pieces[p] for t, p in batch], own, how["semantic"])
+            waves = self.acoustic_of(rows, prompt, Draws(own, how))
+            said |= dict(zip(batch, zip(pieces, waves, strict=True), strict=True))
+            if progress is not None:
+                progress(len(said), len(places))
+        return [
+            self._joined([said[t, p] for p in range(len(script.pieces))], script) for t, script in enumerate(scripts)
+        ]
+
+    @torch.no_grad()
+    def stream(
+        self,
+        text: str,
+        *,
+        voice: Voice = None,
+        voice_rate: int | None = None,
+        sampling: Samplings = None,
+        seed: int = 0,
+        chunk_seconds: float = 0.5,
+    ) -> Iterator[Tensor]:
+        """The sound of a text as it is made, piece by piece and in each piece `chunk_seconds` at a time.
+
+        Semantic tokens and coarse codes are those of `say` with this seed; fine codes hear less of what comes.
+        """
+        prompt, script, how = self.voice(voice, voice_rate), self.script(text), by_stage(sampling)
+        with eval_mode(self):
+            for number, piece in enumerate(script.pieces):
+                seeds = [piece_seed(seed, number)]
+                _, rows = self.semantic([piece], seeds, how["semantic"])
+                if number:
+                    yield self._silence(PAUSE_SECONDS)
+                sound = self.acoustic.stream(
+                    _after(prompt, rows[0]),
+                    prompt,
+                    Draws(seeds, how),
+                    chunk_seconds=chunk_seconds,
+                    limit=self._limit(rows[0]),
+                )
+                yield from _without_first(sound, self._samples(len(prompt.codes[0])))
+
+    def semantic(
+        self, texts: Sequence[str], seeds: Sequence[int], sampling: Sampling | None = None
+    ) -> tuple[list[Piece], list[Tensor]]:
+        """Texts as they are read to semantic ids [time], each with its seed."""
+        rate = self.acoustic.semantic_rate
+        made = self.text_to_semantic.generate(
+            list(texts),
+            source_type="text",
+            target_type="speech",
+            sampling=sampling,
+            seed=list(seeds),
+            max_length=torch.tensor([round(rate * (2 + len(text) / SLOWEST)) for text in texts]),
+        )
+        marks = zip(texts, made.confidence.exp().tolist(), made.ended.tolist(), strict=True)
+        return [Piece(*mark) for mark in marks], made.rows()
+
+    def acoustic_of(self, rows: Sequence[Tensor], prompt: Prompt, draws: Draws) -> list[Tensor]:
+        """Waves [samples] of semantic ids [time], all in the prompt's voice, which is not heard itself."""
+        together = Prompt(prompt.ids * len(rows), prompt.codes * len(rows))
+        with eval_mode(self):
+            codes = self.acoustic.codes(
+                [_after(prompt, row) for row in rows], together, draws, limits=[self._limit(row) for row in rows]
+            )
+            before = len(prompt.codes[0])
+            return [self._heard(row, before) if len(row) > before else self._silence(0) for row in codes]
+
+    def _heard(self, codes: Tensor, before: int) -> Tensor:
+        """The sound of codes [frames, quantizers] after the first frames."""
+        return self.acoustic.heard(codes)[..., self._samples(before) :]
+
+    def _limit(self, row: Tensor) -> int:
+        """Frames that a row may last where its tokens have no durations."""
+        return max(1, round(LONGEST_TOKEN * len(row) * self.codec.frame_rate / self.acoustic.semantic_rate))
+
+    def _samples(self, frames: int) -> int:
+        return round(frames * self.sample_rate / self.codec.frame_rate)
+
+    def _silence(self, seconds: float) -> Tensor:
+        size, channels = round(seconds * self.sample_rate), int(self.codec.channels)
+        return torch.zeros(size if channels == 1 else (channels, size), device=self.coarse_transformer.device)
+
+    def _joined(self, said: Sequence[tuple[Piece, Tensor]], script: Script) -> Speech:
+        waves = [part for _, wave in said for part in (self._silence(PAUSE_SECONDS), wave)][1:]
+        return Speech(torch.cat(waves, -1), self.sample_rate, [piece for piece, _ in said], script.unknown)
+
+
+def piece_seed(seed: int, number: int) -> int:
+    """Each piece of a text has noise of its own."""
+    return seed_for(seed, "piece", number)
+
+
+def _after(prompt: Prompt, row: Tensor) -> Tensor:
+    """Semantic ids [time, 1]: the prompt's, and then what is to be said."""
+    return torch.cat((prompt.ids[0], row.to(prompt.ids[0].device)))[:, None]
+
+
+def _without_first(pieces: Iterator[Tensor], samples: int) -> Iterator[Tensor]:
+    """The pieces of a wave without so many samples at its beginning."""
+    for piece in pieces:
+        if samples < piece.shape[-1]:
+            yield piece[..., samples:]
+        samples = max(0, samples - piece.shape[-1])
+
+
+def _claims(text_to_semantic: TextToSemantic, coarse: CoarseTransformer) -> list[Claim]:
+    ours, config = "the text-to-semantic model's", text_to_semantic.config
+    tokens, repeats = config.num_semantic_token_ids, config.unique_consecutive
+    return [
+        ("the coarse stage's num_semantic_tokens", coarse.config.num_semantic_tokens, ours, tokens),
+        ("the coarse stage's unique_consecutive", coarse.config.unique_consecutive, ours, repeats),
+    ]

@@ -1,0 +1,186 @@
+"""One recipe for text to speech with few transcripts: tokens, pretraining, reading, labels, speaking, and the voice.
+
+    tokenizer   semantic tokens, learned from speech alone
+    pretrain    speech to speech: the model learns what speech is
+    read        speech to text, on the few transcribed recordings
+    labels/     what `read` makes of the untranscribed ones
+    speak       text to speech, on transcribed and labelled recordings
+    coarse, fine    semantic tokens to sound
+
+`pretrain` and `read` may be left out; any part may be the name of a finished run.
+"""
+
+import shutil
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from madrigal.audiolm.recipe import CoarseRecipe, FineRecipe
+from madrigal.audiolm.whole_recipe import check_levels_wanted
+from madrigal.data.source import Source
+from madrigal.engine.parts import DATA, TOKENS, WholeRecipe, WholeTraining
+from madrigal.engine.progress import tell
+from madrigal.errors import UserError
+from madrigal.speartts.labels import SETTINGS
+from madrigal.speartts.pseudo_label import THRESHOLD, pseudo_label
+from madrigal.speartts.recipe import SemanticToTextRecipe, SpeechSpeechRecipe, TextToSemanticRecipe
+from madrigal.tokenizers.kmeans_recipe import KmeansRecipe
+from madrigal.tokenizers.loading import STAGE as TOKENIZER
+from madrigal.tokenizers.loading import load_codec, load_tokenizer
+from madrigal.tokenizers.masked_prediction_recipe import MaskedPredictionRecipe
+from madrigal.tokenizers.tokenizing import tokenize_manifest
+
+LABELS = "labels"
+TRANSCRIBED, SPEECH, VALID = "transcribed", "speech", "valid"
+ACOUSTIC = ("coarse", "fine")
+
+
+class Labels(BaseModel):
+    """How the untranscribed recordings are read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    threshold: float = Field(THRESHOLD, ge=0, le=1, description="readings of less confidence are left out")
+    beam_size: int = Field(4, ge=1, description="hypotheses of the beam search; 1 takes the likeliest letter each time")
+    batch_size: int = Field(16, ge=1, description="recordings that are read together")
+
+
+class SpearTTSRecipe(WholeRecipe):
+    """`system: speartts`."""
+
+    title: ClassVar[str] = "SPEAR-TTS"
+    kinds: ClassVar[dict[str, tuple[type[BaseModel], ...]]] = {
+        TOKENIZER: (MaskedPredictionRecipe, KmeansRecipe),
+        "pretrain": (SpeechSpeechRecipe,),
+        "read": (SemanticToTextRecipe,),
+        "speak": (TextToSemanticRecipe,),
+        "coarse": (CoarseRecipe,),
+        "fine": (FineRecipe,),
+    }
+    one_by_one: ClassVar[str] = (
+        "masked-prediction, tokenize, speech-speech, semantic-to-text, pseudo-label, text-to-semantic, coarse, fine"
+    )
+    leaves: ClassVar[dict[str, str]] = {TOKENIZER: "model.safetensors"}
+    makes: ClassVar[tuple[str, ...]] = (TOKENS, DATA, LABELS)
+
+    system: Literal["speartts"]
+    data: Source = Field(description="recordings with their texts; a few minutes are enough")
+    speech: Path | None = Field(
+        None, description="recordings without texts, the more the better; default: those of data"
+    )
+    codec: str = Field("speech-16k", description="a codec: a shipped name, a run, an exported folder or a hub name")
+    tokenizer: str | dict[str, Any] = Field(description="a finished tokenizer, or the recipe of one to train")
+    pretrain: str | dict[str, Any] | None = Field(None, description="speech to speech; null: the others start anew")
+    read: str | dict[str, Any] | None = Field(None, description="speech to text; null: nothing is labelled")
+    labels: Labels = Field(default_factory=Labels)
+    speak: str | dict[str, Any] = Field(description="text to semantic tokens")
+    coarse: str | dict[str, Any] = Field(description="the coarse stage")
+    fine: str | dict[str, Any] | None = Field(None, description="left out where the coarse stage draws all codebooks")
+    tokens: Path | None = Field(None, description="a folder of tokens that several runs share; default: the run's own")
+    workers: int = Field(1, ge=1, description="processes that tokenize and label")
+
+    @field_validator(*kinds, mode="before")
+    @classmethod
+    def _a_name_is_enough(cls, value: Any) -> Any:
+        """`coarse=RUN` on the command line falls upon the recipe of one to train, and takes its place."""
+        return value["path"] if isinstance(value, dict) and "path" in value else value
+
+    @model_validator(mode="after")
+    def _labels_need_speech(self) -> Self:
+        if self.read is not None and self.speech is None:
+            raise ValueError("read labels untranscribed recordings, and there are none: name them with speech=FOLDER")
+        return self
+
+    @property
+    def sources(self) -> dict[str, Path]:
+        given = {TRANSCRIBED: self.data.path, SPEECH: self.speech, VALID: self.data.valid_path}
+        return {name: path for name, path in given.items() if path is not None}
+
+    @property
+    def heard(self) -> str:
+        """The recordings that parts learn from which need no text."""
+        return TRANSCRIBED if self.speech is None else SPEECH
+
+    def given(self, name: str, run: Path) -> dict[str, Any]:
+        needs_text = name in ("read", "speak")
+        paths = {
+            "path": self.recordings(TRANSCRIBED if needs_text else self.heard, run),
+            "valid_path": self.recordings(VALID, run),
+        }
+        values: dict[str, Any] = {"data": {key: path for key, path in paths.items() if path is not None}}
+        if name == TOKENIZER:
+            return values
+        values["data"]["tokens"] = str(self.tokens_of(run))
+        if name != "fine":
+            values["tokenizer"] = self.at(TOKENIZER, run)
+        if name in ACOUSTIC:
+            values["codec"] = self.codec
+        if needs_text:
+            values["start"] = None if self.pretrain is None else self.at("pretrain", run)
+        if name == "speak" and self.read is not None:
+            values["data"]["generated"] = str(run / LABELS)
+        return values
+
+    def tokens_of(self, run: Path) -> Path:
+        return run / TOKENS if self.tokens is None else self.tokens
+
+    def check(self, run: Path) -> None:
+        """Before anything is trained: what would be found out hours later."""
+        last = next((name for name in reversed(ACOUSTIC) if isinstance(getattr(self, name), dict)), None)
+        if last is not None:
+            check_levels_wanted(self.part(last, run).model, load_codec(self.codec), self.codec)
+        first = "speak" if self.pretrain is None else "pretrain"
+        if all(isinstance(getattr(self, name), dict) for name in (first, "coarse")):
+            one, other = (self.part(name, run).model.get("unique_consecutive", True) for name in (first, "coarse"))
+            if one != other:
+                raise UserError(
+                    f"{first} has model.unique_consecutive={one}, and coarse has {other}: give both the same, for the "
+                    "one makes the tokens that the other says."
+                )
+
+    def trainer(self, run: Path, *, resume: bool = False, overwrite: bool = False) -> "SpearTTSTraining":
+        """Everything in the folder `run`, one part after another."""
+        return SpearTTSTraining(self, run, resume=resume, overwrite=overwrite)
+
+
+class SpearTTSTraining(WholeTraining):
+    """The parts in order; the tokens as they are needed, and the labels before somebody learns from them."""
+
+    def __init__(self, recipe: SpearTTSRecipe, run: Path, *, resume: bool, overwrite: bool) -> None:
+        self.recipe = recipe
+        super().__init__(recipe, run, resume=resume, overwrite=overwrite)
+
+    def before(self, name: str) -> None:
+        """Tokens and labels that are there already are only looked at."""
+        if name == TOKENIZER:
+            return
+        if name in ACOUSTIC:
+            self._tokenize(load_codec(self.recipe.codec), [self.recipe.heard, VALID])
+        if name != "fine":
+            self._tokenize(load_tokenizer(self.recipe.at(TOKENIZER, self.path)), [TRANSCRIBED, SPEECH, VALID])
+        if name == "speak" and self.recipe.read is not None:
+            tell(f"labels: {self.path / LABELS}")
+            labelled = pseudo_label(
+                self.recipe.at("read", self.path),
+                self.manifests[SPEECH],
+                self.path / LABELS,
+                **self.recipe.labels.model_dump(),
+                tokens=self.recipe.tokens_of(self.path),
+                workers=self.recipe.workers,
+            )
+            tell(labelled.summary)
+
+    def _tokenize(self, maker: Any, sets: list[str]) -> None:
+        for which in sets:
+            if which not in self.manifests:
+                continue
+            folder = self.recipe.tokens_of(self.path)
+            for made in tokenize_manifest(self.manifests[which], [maker], folder, workers=self.recipe.workers):
+                if made.written:
+                    tell(made.summary)
+
+    def clear(self) -> None:
+        super().clear()
+        if (self.path / LABELS / SETTINGS).is_file():
+            shutil.rmtree(self.path / LABELS)

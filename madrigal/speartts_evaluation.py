@@ -1,0 +1,140 @@
+"""Judging speech from text: what recognisers hear of it, beside the ceiling of its acoustic stages and recordings."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from madrigal.audiolm.draws import Draws, Samplings, by_stage
+from madrigal.data.audio import read
+from madrigal.data.manifest import Entry, Manifest
+from madrigal.data.source import manifest_of
+from madrigal.engine.machine import prepare_process
+from madrigal.errors import UserError
+from madrigal.judge import packages
+from madrigal.judge.chart import Series
+from madrigal.judge.curves import read_curves, select
+from madrigal.judge.recognition import Recogniser, Transcriber, find_recogniser
+from madrigal.judge.speakers import find_speaker_judges
+from madrigal.judge.speech_page import write_spoken
+from madrigal.judge.spoken import CEILING, RECORDING, SPOKEN, Sentence, SpokenReport, evaluate_spoken
+from madrigal.judge.vosk import VoskRecogniser, find_second_recogniser
+from madrigal.speartts.loading import load_text_to_speech
+from madrigal.speartts.speech import PROMPT_SECONDS, TextToSpeech, piece_seed
+from madrigal.tokenizers.repeats import unique_consecutive
+
+Progress = Callable[..., None]
+CURVES = {"pretrain": "speech", "read": "text", "speak": "speech", "coarse": "coarse", "fine": "fine"}
+"""The loss of each part that is drawn in the report."""
+
+
+def sentences(
+    model: TextToSpeech,
+    manifest: Manifest,
+    entries: Sequence[Entry],
+    *,
+    voice: Path | None,
+    sampling: Samplings = None,
+    seed: int = 0,
+    batch_size: int = 8,
+    progress: Progress | None = None,
+) -> list[Sentence]:
+    """Each recording's text said by the model, its own tokens said by the acoustic stages, and itself."""
+    prompt = model.voice(voice)
+    how = by_stage(sampling)
+    made: list[Sentence] = []
+    for first in range(0, len(entries), batch_size):
+        batch = entries[first : first + batch_size]
+        seeds = list(range(seed + first, seed + first + len(batch)))
+        spoken = model([entry.text or "" for entry in batch], voice=prompt, sampling=sampling, seed=seeds)
+        heard = [read(manifest.resolve(entry), sample_rate=model.sample_rate, channels=1) for entry in batch]
+        own = [_tokens(model, manifest.resolve(entry)) for entry in batch]
+        with torch.no_grad():
+            ceiling = model.acoustic_of(own, prompt, Draws([piece_seed(each, 0) for each in seeds], how))
+        for entry, said, best, wave in zip(batch, spoken, ceiling, heard, strict=True):
+            made.append(
+                Sentence(
+                    name=Path(entry.path).stem,
+                    text=entry.text or "",
+                    rate=model.sample_rate,
+                    waves={SPOKEN: _numpy(said.wave), CEILING: _numpy(best), RECORDING: _numpy(wave)},
+                    confidence=said.confidence,
+                    unknown=said.unknown,
+                )
+            )
+        if progress is not None:
+            progress(len(made), len(entries))
+    return made
+
+
+def _tokens(model: TextToSpeech, path: Path) -> Tensor:
+    """The semantic ids [time] of a recording, as the model would make them of its text."""
+    tokenizer = model.wav2vec
+    wave = read(path, sample_rate=tokenizer.target_sample_hz, channels=1).to(model.coarse_transformer.device)
+    ids, lengths = tokenizer.tokenize(wave)
+    if model.text_to_semantic.config.unique_consecutive:
+        ids, lengths = unique_consecutive(ids, lengths)
+    return ids[0, : int(lengths[0])]
+
+
+def _numpy(wave: Tensor) -> object:
+    return (wave if wave.ndim == 2 else wave[None]).cpu().numpy()
+
+
+def recognisers(folder: Path | None = None) -> dict[str, Transcriber]:
+    """Those that are on this machine, by name."""
+    found: dict[str, Transcriber] = {}
+    whisper, second = folder or find_recogniser(), find_second_recogniser()
+    if whisper is not None and packages.available("recogniser"):
+        found["Whisper"] = Recogniser(whisper)
+    if second is not None and packages.available("vosk"):
+        found["Vosk"] = VoskRecogniser(second)
+    return found
+
+
+def evaluate_speech(
+    run: Path,
+    *,
+    data: Path,
+    voice: Path | None = None,
+    out: Path | None = None,
+    limit: int = 100,
+    sampling: Samplings = None,
+    seed: int = 0,
+    recogniser: Path | None = None,
+    device: str = "cpu",
+    progress: Progress | None = None,
+) -> tuple[SpokenReport, Path]:
+    """Judge a speartts run on recordings with texts that it has not seen; writes the report to a folder."""
+    prepare_process()
+    model = load_text_to_speech([run], device=device)
+    folder = out or run / "evaluation"
+    manifest = manifest_of(data, folder / "data", anew=True)
+    entries = [entry for entry in manifest if entry.text][:limit]
+    if not entries:
+        raise UserError(f"None of the recordings of {data} has a text; put a .txt file beside each.")
+    made = sentences(model, manifest, entries, voice=voice, sampling=sampling, seed=seed, progress=progress)
+    rate = model.sample_rate
+    prompt = None if voice is None else read(voice, sample_rate=rate, channels=1)[:, : round(PROMPT_SECONDS * rate)]
+    report = evaluate_spoken(
+        made,
+        recognisers=recognisers(recogniser),
+        judges=[] if prompt is None else find_speaker_judges(),
+        prompt=None if prompt is None else prompt.numpy(),
+        title=f"{run.name} on {len(made)} sentences",
+        examples=8,
+        progress=progress,
+    )
+    write_spoken(report, folder, _curves(run))
+    return report, folder
+
+
+def _curves(run: Path) -> list[Series]:
+    """The losses of the parts that the run has trained itself, on what they had not seen."""
+    lines: list[Series] = []
+    for part, loss in CURVES.items():
+        if (run / part / "metrics.jsonl").is_file():
+            found = select(read_curves(run / part), (f"valid/ema/{loss}", f"valid/{loss}"))
+            lines += [Series(part, line.x, line.y) for line in found[:1]]
+    return lines

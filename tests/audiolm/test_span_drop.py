@@ -1,0 +1,33 @@
+"""What training hides of the columns that a stage draws, so that a voice is learned from further back."""
+
+import pytest
+import torch
+from stages import STAGES, streams_of
+
+
+@pytest.mark.parametrize("name", ["coarse", "fine"])
+def test_spans_of_the_drawn_section_are_hidden_and_nothing_else(name: str) -> None:
+    torch.manual_seed(0)
+    stage = STAGES[name](span_drop_prob=0.5)
+    packed = stage.layout.pack(streams_of(stage))
+    first = stage.layout.first_row(1, 0)
+    given = packed.ids[..., 0] < first
+    seen = [stage._dropped(packed) for _ in range(50)]
+    assert all(torch.equal(ids[given], packed.ids[given]) for ids in seen)
+    hidden = torch.stack([(ids != packed.ids).any(-1) for ids in seen]).float().mean(0)[~given & packed.mask]
+    assert 0.2 < float(hidden.mean()) < 0.8
+    assert all(bool(((ids == packed.ids) | (ids == stage.layout.nothing)).all()) for ids in seen)
+
+
+def test_only_training_hides_spans() -> None:
+    stage = STAGES["coarse"](span_drop_prob=0.5, mask_prob=0.0)
+    streams = streams_of(stage)
+
+    def loss(training: bool) -> float:
+        torch.manual_seed(1)
+        return float(stage.losses(streams, training=training)["coarse"].detach())
+
+    assert loss(False) != loss(True)
+    plain = STAGES["coarse"](span_drop_prob=0.0, mask_prob=0.0)
+    plain.load_state_dict(stage.state_dict())
+    assert loss(False) == float(plain.losses(streams, training=True)["coarse"].detach())

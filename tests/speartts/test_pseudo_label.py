@@ -1,0 +1,234 @@
+"""Back-translation: what is kept, what is put aside, and that a kill or a second run costs nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from untranscribed import INFO, LETTERS, reader, reading_run, speech
+
+from madrigal.data import token_writing
+from madrigal.data.manifest import Manifest
+from madrigal.data.tokens import PAD, TokenShards
+from madrigal.errors import UserError
+from madrigal.speartts.generated import GeneratedAudioTextDataset, SemanticToTextDatasetGenerator
+from madrigal.speartts.labels import Label
+from madrigal.speartts.pseudo_label import Labelled, Reader, pseudo_label
+
+
+@pytest.fixture(autouse=True)
+def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_writing, "SHARD_ENTRIES", 3)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return reading_run(tmp_path / "run")
+
+
+def label(run: Path, manifest: Manifest, folder: Path, **options: Any) -> Labelled:
+    return pseudo_label(run, manifest, folder, **{"threshold": 0.0, "beam_size": 2, "batch_size": 2, **options})
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(f.relative_to(folder)): f.read_bytes() for f in sorted(folder.rglob("*")) if f.is_file()}
+
+
+def lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def confidences(run: Path, manifest: Manifest, folder: Path) -> list[float]:
+    """Of all readings that have an end, the surest last."""
+    made = label(run, manifest, folder, threshold=0.01).manifest
+    return sorted((entry.model_extra or {})["confidence"] for entry in made)
+
+
+def test_what_passes_and_what_does_not(run: Path, tmp_path: Path) -> None:
+    manifest = speech(tmp_path / "speech", damaged=(4,))
+    known = confidences(run, manifest, tmp_path / "all")
+    middle = known[len(known) // 2]
+    done = label(run, manifest, tmp_path / "out", threshold=middle)
+    kept, rejected = lines(tmp_path / "out/manifest.jsonl"), lines(tmp_path / "out/rejected.jsonl")
+    assert [entry["confidence"] >= middle for entry in kept] == [True] * len(kept)
+    assert len(kept) == len(known) - len(known) // 2 == len(done.manifest)
+    assert sorted(Path(e["path"]).name for e in kept + rejected) == [f"{n}.wav" for n in range(10)]
+    for entry in kept:
+        assert entry["text"]
+        assert entry["speaker"] == "ada"
+        assert Path(entry["path"]) == (tmp_path / "speech" / Path(entry["path"]).name)
+    reasons = {Path(entry["path"]).name: entry["reason"] for entry in rejected}
+    assert reasons["4.wav"] == "its data is damaged"
+    assert f"the confidence is below {middle:g}" in reasons.values()
+    assert "the text has no end" in reasons.values()
+
+
+def test_a_threshold_of_nothing_keeps_all_that_was_read(run: Path, tmp_path: Path) -> None:
+    label(run, speech(tmp_path / "speech", damaged=(4,)), tmp_path / "out")
+    assert {entry["reason"] for entry in lines(tmp_path / "out/rejected.jsonl")} <= {
+        "its data is damaged",
+        "nothing was read",
+    }
+
+
+def test_tokens_lie_beside_and_are_those_of_the_recordings(run: Path, tmp_path: Path) -> None:
+    manifest = speech(tmp_path / "speech")
+    source = TokenShards.find(tmp_path / "speech/tokens", INFO.fingerprint, manifest)
+    made = label(run, manifest, tmp_path / "out").manifest
+    shards = TokenShards.find(tmp_path / "out", INFO.fingerprint, made)
+    for entry in made:
+        assert shards.tokens(entry.path).tolist() == source.tokens(Path(entry.path).name).tolist()
+
+
+def test_the_text_is_what_the_model_reads(run: Path, tmp_path: Path) -> None:
+    manifest = speech(tmp_path / "speech", 4)
+    source = TokenShards.find(tmp_path / "speech/tokens", INFO.fingerprint, manifest)
+    model = reader()
+    assert model.text_tokenizer is not None
+    made = label(run, manifest, tmp_path / "out").manifest
+    for entry in made:
+        ids = torch.from_numpy(source.tokens(Path(entry.path).name))[None]
+        alone = model.generate(
+            ids,
+            source_type="speech",
+            target_type="text",
+            beam_search_decode=True,
+            beam_size=2,
+            max_length=20 + 2 * ids.shape[1],
+        )
+        assert entry.text == model.text_tokenizer.decode(alone.ids[0].tolist()).strip()
+        assert (entry.model_extra or {})["confidence"] == pytest.approx(float(alone.confidence[0].exp()), abs=1e-4)
+
+
+def test_a_kill_at_any_instant_changes_no_byte(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = speech(tmp_path / "speech")
+
+    def quick(self: Reader, rows: Any) -> list[Label]:
+        return [Label(path="", text="".join(map(str, row)), confidence=1 / len(row)) for row in rows]
+
+    monkeypatch.setattr(Reader, "_batch", quick)
+    label(run, manifest, tmp_path / "whole")
+    wanted, renamed = files(tmp_path / "whole"), os.replace
+    for steps in range(1, 20):
+        left = steps
+
+        def dies(*paths: Any) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+            renamed(*paths)
+
+        monkeypatch.setattr(os, "replace", dies)
+        try:
+            label(run, manifest, tmp_path / str(steps))
+            break
+        except KeyboardInterrupt:
+            monkeypatch.setattr(os, "replace", renamed)
+            assert not (tmp_path / str(steps) / "manifest.jsonl").exists() or steps > 8
+            label(run, manifest, tmp_path / str(steps))
+            assert files(tmp_path / str(steps)) == wanted
+    assert steps > 8
+
+
+def test_what_was_read_is_not_read_again(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = speech(tmp_path / "speech")
+    label(run, manifest, tmp_path / "out")
+    before = files(tmp_path / "out")
+    monkeypatch.setattr(Reader, "read", None)
+    label(run, manifest, tmp_path / "out")
+    assert files(tmp_path / "out") == before
+
+
+def test_processes_write_what_one_process_writes(run: Path, tmp_path: Path) -> None:
+    manifest = speech(tmp_path / "speech")
+    label(run, manifest, tmp_path / "one")
+    label(run, manifest, tmp_path / "two", workers=2)
+    assert files(tmp_path / "one") == files(tmp_path / "two")
+
+
+def test_SP12_nothing_is_overwritten_unasked(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = speech(tmp_path / "speech")
+    known = confidences(run, manifest, tmp_path / "out")
+    before = files(tmp_path / "out")
+    with pytest.raises(UserError, match="read with another threshold: name another folder"):
+        label(run, manifest, tmp_path / "out", threshold=known[-1])
+    with pytest.raises(UserError, match="read with another beam"):
+        label(run, manifest, tmp_path / "out", beam_size=3)
+    with pytest.raises(UserError, match="read with another set of recordings"):
+        label(run, speech(tmp_path / "more", 12), tmp_path / "out")
+    with pytest.raises(UserError, match="read with another model"):
+        label(reading_run(tmp_path / "other", dim=24), manifest, tmp_path / "out")
+    assert files(tmp_path / "out") == before
+    # Another threshold needs no other reading.
+    monkeypatch.setattr(Reader, "read", None)
+    done = label(run, manifest, tmp_path / "out", threshold=known[-1], overwrite=True)
+    assert [(entry.model_extra or {})["confidence"] for entry in done.manifest] == [known[-1]]
+
+
+def test_a_manifest_of_somebody_else_stays(run: Path, tmp_path: Path) -> None:
+    manifest = speech(tmp_path / "speech")
+    manifest.write(tmp_path / "speech/manifest.jsonl")
+    with pytest.raises(UserError, match="is there already"):
+        label(run, manifest, tmp_path / "speech")
+
+
+def test_when_nothing_passes_the_best_is_told(run: Path, tmp_path: Path) -> None:
+    manifest = speech(tmp_path / "speech")
+    best = confidences(run, manifest, tmp_path / "all")[-1]
+    with pytest.raises(UserError, match=f"No reading has a confidence of 1, and the best has {best:.3f}: lower"):
+        label(run, manifest, tmp_path / "out", threshold=1.0)
+    assert len(lines(tmp_path / "out/rejected.jsonl")) == 10
+    assert not (tmp_path / "out/manifest.jsonl").exists()
+
+
+def test_the_wrong_tokens_are_refused(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds no finished tokens"):
+        label(run, speech(tmp_path / "speech"), tmp_path / "out", tokens=tmp_path)
+    with pytest.raises(UserError, match="confidences go from 0 to 1"):
+        label(run, speech(tmp_path / "speech"), tmp_path / "out", threshold=2.0)
+    with pytest.raises(UserError, match="There is no run"):
+        label(tmp_path / "nowhere", speech(tmp_path / "speech"), tmp_path / "out")
+
+
+# The older names, over the same files.
+
+
+def items(count: int = 5) -> list[tuple[Tensor]]:
+    """Semantic ids, one of them padded as a batch would pad it."""
+    rows = [torch.arange(3 * n, 3 * n + 8) % INFO.codebook_size for n in range(count)]
+    return [(row,) if n else (torch.cat((row, torch.full((3,), PAD))),) for n, row in enumerate(rows)]
+
+
+@pytest.mark.parametrize("kind", ["text", "ids"])
+def test_SP12_a_dataset_becomes_pairs(tmp_path: Path, kind: str) -> None:
+    """Padding neither splits a row nor is it a code, and what is text stays text."""
+    model = reader(**(LETTERS if kind == "text" else {"text": None}))
+    generate = SemanticToTextDatasetGenerator(model, dataset=items(), folder=tmp_path / "pairs", delimiter_id=-1)
+    done = generate(beam_size=2)
+    pairs = GeneratedAudioTextDataset(tmp_path / "pairs", delimiter_id=-1)
+    assert len(pairs) == len(done) > 0
+    for (speech_ids, text), entry in zip([pairs[n] for n in range(len(pairs))], done, strict=True):
+        ids = items()[int(entry.path)][0]
+        assert speech_ids.tolist() == ids[ids != PAD].tolist()
+        assert isinstance(text, str) if kind == "text" else text.dtype == torch.int64
+        if kind == "ids":
+            assert bool((text < model.end("text")).all()), "the end is no part of a text"
+
+
+def test_SP12_a_second_dataset_does_not_replace_the_first(tmp_path: Path) -> None:
+    model = reader()
+    SemanticToTextDatasetGenerator(model, dataset=items(), folder=tmp_path / "pairs")()
+    before = files(tmp_path / "pairs")
+    with pytest.raises(UserError, match="another set of recordings"):
+        SemanticToTextDatasetGenerator(model, dataset=items(7), folder=tmp_path / "pairs")()
+    assert files(tmp_path / "pairs") == before
+    with pytest.raises(UserError, match="has text_pad_id=0 only, not 5"):
+        SemanticToTextDatasetGenerator(model, dataset=items(), folder=tmp_path, text_pad_id=5)
+    with pytest.raises(UserError, match="Waves need a semantic tokenizer"):
+        SemanticToTextDatasetGenerator(model, dataset=[torch.randn(800)], folder=tmp_path / "waves")()

@@ -1,0 +1,201 @@
+"""`madrigal say`, `madrigal pseudo-label` and `madrigal evaluate` of a speaking run: what they write and refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+from tiny_speech import RATE, speaking_run, voice
+from untranscribed import reading_run, speech
+
+import madrigal.speartts_evaluation as judge
+from madrigal.cli import main
+
+
+class Command:
+    """`madrigal` in this process: its status, and what it said."""
+
+    def __init__(self, captured: pytest.CaptureFixture[str]) -> None:
+        self._captured = captured
+
+    def __call__(self, *words: str | Path) -> tuple[int, str, str]:
+        status: Any = 0
+        try:
+            main([*map(str, words)])
+        except SystemExit as left:
+            status = left.code or 0
+        said = self._captured.readouterr()
+        return status, said.out, said.err
+
+    def done(self, *words: str | Path) -> str:
+        status, out, err = self(*words)
+        assert status == 0, err
+        return out
+
+    def refused(self, *words: str | Path) -> str:
+        status, out, err = self(*words)
+        assert status == 2, out + err
+        assert err.startswith("madrigal: ")
+        assert err.count("\n") == 1
+        assert "Traceback" not in err
+        return err
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return speaking_run(tmp_path_factory.mktemp("runs") / "speech")
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    monkeypatch.chdir(tmp_path)
+    voice(Path("voice.wav"))
+    return Command(capsys)
+
+
+def heard(path: str | Path) -> np.ndarray:
+    wave, rate = soundfile.read(path)
+    assert rate == RATE
+    return np.asarray(wave)
+
+
+def test_a_text_becomes_a_file(command: Command, run: Path) -> None:
+    say = ("say", "Hello.", "--run", run, "--voice", "voice.wav", "--seed", "1")
+    assert command.done(*say, "-o", "one.wav") == "one.wav\n"
+    assert len(heard("one.wav")) % 640 == 0
+    command.done(*say, "-o", "new/two.wav")
+    assert np.array_equal(heard("one.wav"), heard("new/two.wav"))
+    command.done(
+        "say", "Hello.", "--run", run, "--voice", "voice.wav", "--seed", "1", "--temperature", "0", "-o", "3.wav"
+    )
+    assert not np.array_equal(heard("one.wav"), heard("3.wav"))
+
+
+def test_what_was_said_as_json(command: Command, run: Path) -> None:
+    Path("text.txt").write_text("It is 5. Hello 日本.", encoding="utf-8")
+    status, out, err = command(
+        "say", "--file", "text.txt", "--run", run, "--voice", "voice.wav", "-o", "o.wav", "--json"
+    )
+    assert status == 0
+    said = json.loads(out)
+    assert said["pieces"] == ["It is five.", "Hello."]
+    assert said["unknown"] == ["日", "本"]
+    assert said["seconds"] == pytest.approx(len(heard("o.wav")) / RATE)
+    assert err.startswith("Left out, because they cannot be said here: '日', '本'.")
+
+
+def test_a_stream_is_as_long_as_the_whole(command: Command, run: Path) -> None:
+    say = ("say", "It is early. Hello.", "--run", run, "--voice", "voice.wav")
+    command.done(*say, "-o", "whole.wav")
+    command.done(*say, "-o", "stream.wav", "--stream")
+    assert heard("whole.wav").shape == heard("stream.wav").shape
+
+
+def test_sound_goes_into_a_pipe(run: Path, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    prompt = voice(tmp_path / "voice.wav")
+    main(["say", "Hello.", "--run", str(run), "--voice", str(prompt), "-o", "-"])
+    samples = np.frombuffer(capfdbinary.readouterr().out, "<i2")
+    main(["say", "Hello.", "--run", str(run), "--voice", str(prompt), "-o", str(tmp_path / "o.wav"), "--stream"])
+    assert len(samples) == len(heard(tmp_path / "o.wav"))
+
+
+SAID = {
+    "five thousand characters": "One more line, and it is the last. " * 143,
+    "only digits": "1234567890",
+    "emoji": "😀😀",
+    "mixed scripts": "Hello, мир, 世界, مرحبا!",
+    "an accent": "Café.",
+    "one letter": "a",
+}
+
+
+@pytest.mark.parametrize("what", SAID)
+def test_any_text_is_said_or_refused_in_one_sentence(
+    command: Command, run: Path, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Long pieces of an untrained model are not worth waiting for.
+    monkeypatch.setattr("madrigal.speartts.speech.SLOWEST", 1000.0)
+    words = ("say", SAID[what], "--run", run, "--voice", "voice.wav", "-o", "o.wav", "--temperature", "1")
+    status, _, err = command(*words)
+    if status:
+        assert err.startswith("madrigal: The model ended before it said anything")
+        assert status == 2
+    else:
+        assert np.isfinite(heard("o.wav")).all()
+
+
+def test_a_prompt_of_any_kind_or_none(command: Command, run: Path) -> None:
+    voice(Path("telephone.wav"), rate=8000, channels=2)
+    for number, words in enumerate([("--voice", "telephone.wav"), ()]):
+        command.done("say", "Hello.", "--run", run, *words, "-o", f"{number}.wav")
+        assert len(heard(f"{number}.wav")) > 0
+
+
+def test_mistakes_are_one_sentence(command: Command, run: Path) -> None:
+    assert "Give a text to say" in command.refused("say", "--run", run)
+    assert "Give a text to say" in command.refused("say", "Hello.", "--file", "x.txt", "--run", run)
+    assert "Name the run that speaks" in command.refused("say", "Hello.")
+    assert "There is no run nowhere" in command.refused("say", "Hello.", "--run", "nowhere")
+    for text in ("", "  ", "…", "日本語"):
+        assert "There is nothing to say" in command.refused("say", text, "--run", run)
+    assert "There is no file no.wav to take a voice from" in command.refused(
+        "say", "Hello.", "--run", run, "--voice", "no.wav"
+    )
+    assert "is a folder" in command.refused("say", "Hello.", "--run", run, "--voice", run)
+    Path("text.wav").write_text("no sound")
+    assert "its content is not audio" in command.refused("say", "Hello.", "--run", run, "--voice", "text.wav")
+    soundfile.write("short.wav", np.zeros(9), RATE)
+    assert "shorter than 0.04 seconds" in command.refused("say", "Hello.", "--run", run, "--voice", "short.wav")
+    assert "is there already" in command.refused("say", "Hello.", "--run", run, "-o", "voice.wav")
+    for stream in ((), ("--stream",)):
+        assert "could not be written" in command.refused("say", "Hello.", "--run", run, "-o", "out.xyz", *stream)
+        assert not Path("out.xyz").exists()
+    Path("latin.txt").write_bytes(b"caf\xe9")
+    assert "is no text in UTF-8" in command.refused("say", "--file", "latin.txt", "--run", run)
+    assert "nowhere.txt cannot be read" in command.refused("say", "--file", "nowhere.txt", "--run", run)
+    assert "write one number" in command.refused("say", "Hello.", "--run", run, "--temperature", "warm")
+
+
+def test_labels_from_the_command(command: Command, tmp_path: Path) -> None:
+    reader = reading_run(tmp_path / "reader")
+    speech(tmp_path / "speech", 4).write(tmp_path / "speech/manifest.jsonl")
+    words = ("pseudo-label", reader, "speech", "-o", "labels", "--threshold", "0", "--beam", "1", "--workers", "1")
+    done = json.loads(command.done(*words, "--limit", "3", "--json"))
+    assert done["recordings"] == 3
+    assert 0 < done["passed"] <= 3
+    assert "another set of recordings" in command.refused(*words)
+    assert "of 4 readings passed" in command.done(*words, "--overwrite")
+    assert "There is no run nowhere" in command.refused("pseudo-label", "nowhere", "speech", "-o", "x")
+
+
+class Listener:
+    """Hears the same in every sound."""
+
+    def transcribe(self, wave: Any, rate: int) -> str:
+        return "hello"
+
+
+def test_a_run_is_judged_beside_its_ceiling(
+    command: Command, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "test").mkdir()
+    for number, text in enumerate(["Hello.", "Hello there."]):
+        voice(tmp_path / f"test/{number}.wav", pitch=120.0 + 40 * number)
+        (tmp_path / f"test/{number}.txt").write_text(text)
+    monkeypatch.setattr(judge, "recognisers", lambda folder: {"Stub": Listener()})
+    monkeypatch.setattr(judge, "find_speaker_judges", list)
+    words = ("evaluate", run, "--data", "test", "--voice", "voice.wav", "-o", "report")
+    report = json.loads(command.done(*words, "--json"))
+    assert [way["label"] for way in report["ways"]] == ["Spoken", "Ceiling", "Recording"]
+    rates = [way["errors"][0]["characters"]["mean"] for way in report["ways"]]
+    assert rates == [pytest.approx(6 / 16)] * 3
+    recording, ceiling = (way["seconds"] for way in report["ways"][:0:-1])
+    assert ceiling == pytest.approx(recording, abs=0.1)
+    assert "Errors" in command.done(*words)
+    assert "<audio" in Path("report/report.html").read_text()
+    assert "Name recordings with texts" in command.refused("evaluate", run)
+    assert "There is no file no.wav" in command.refused("evaluate", run, "--data", "test", "--voice", "no.wav")

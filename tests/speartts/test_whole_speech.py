@@ -1,0 +1,104 @@
+"""All of text to speech by one recipe: what it makes, what may be left out, and where parts may come from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tiny_speech import voice
+
+from madrigal.data.manifest import Manifest
+from madrigal.engine.recipe import build_config, read_recipe
+from madrigal.errors import UserError
+from madrigal.speartts.loading import load_text_to_speech
+from madrigal.speartts.whole_recipe import SpearTTSRecipe
+
+PARTS = ["tokenizer", "pretrain", "read", "speak", "coarse", "fine"]
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """few/ (four recordings with texts) and many/ (six without)."""
+    folder = tmp_path_factory.mktemp("corpus")
+    for name, count in (("few", 4), ("many", 6)):
+        (folder / name).mkdir()
+        for number in range(count):
+            voice(folder / name / f"{number}.wav", seconds=1.2, pitch=110.0 + 20 * number)
+            if name == "few":
+                (folder / name / f"{number}.txt").write_text(f"Hum number {number}.")
+    return folder
+
+
+def recipe(corpus: Path, *changes: str) -> Any:
+    words = [f"data={corpus / 'few'}", f"speech={corpus / 'many'}", *changes]
+    return build_config(SpearTTSRecipe, read_recipe("speartts/tiny", words), "speartts/tiny")
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory, corpus: Path) -> Path:
+    run = tmp_path_factory.mktemp("runs") / "speartts"
+    recipe(corpus).trainer(run).train()
+    return run
+
+
+def start_of(run: Path, part: str) -> Any:
+    return yaml.safe_load((run / part / "recipe.yaml").read_text()).get("start")
+
+
+def test_a_run_of_all_parts_speaks(run: Path, tmp_path: Path) -> None:
+    assert all(list((run / part / "checkpoints").iterdir()) for part in PARTS)
+    assert start_of(run, "read") == start_of(run, "speak") == str(run / "pretrain")
+    labelled = Manifest.load(run / "labels")
+    assert 0 < len(labelled) <= 6
+    assert all(entry.text for entry in labelled)
+    said = yaml.safe_load((run / "speak/recipe.yaml").read_text())
+    assert said["data"]["generated"] == str(run / "labels")
+    model = load_text_to_speech([run])
+    speech = model.say("Hum.", voice=voice(tmp_path / "voice.wav"))
+    assert speech.sample_rate == 16000
+    assert speech.wave.isfinite().all()
+
+
+def test_what_is_finished_is_passed_over(run: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {file: file.stat().st_mtime_ns for file in run.glob("*/checkpoints/*/*")}
+    monkeypatch.setattr("madrigal.speartts.pseudo_label.Reader.read", None)
+    recipe(corpus).trainer(run, resume=True).train()
+    assert {file: file.stat().st_mtime_ns for file in run.glob("*/checkpoints/*/*")} == before
+
+
+def test_parts_of_another_run_serve(run: Path, corpus: Path, tmp_path: Path) -> None:
+    """As the rows of a table are made: one trains all, the others take what they have in common."""
+    taken = [f"{part}={run / part}" for part in ("tokenizer", "coarse", "fine")]
+    bare = recipe(corpus, *taken, "pretrain=null", "read=null", f"tokens={run / 'tokens'}")
+    assert bare.parts == ["speak"]
+    bare.trainer(tmp_path / "bare").train()
+    assert start_of(tmp_path / "bare", "speak") is None
+    assert sorted(path.name for path in (tmp_path / "bare").iterdir()) == ["data", "recipe.yaml", "speak"]
+    model = load_text_to_speech([tmp_path / "bare"])
+    assert model.coarse_transformer.config == load_text_to_speech([run]).coarse_transformer.config
+
+
+def test_overwriting_removes_the_labels_too(run: Path, corpus: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "run"
+    (mine / "labels").mkdir(parents=True)
+    (mine / "labels/settings.json").write_text("{}")
+    (mine / "speak/checkpoints").mkdir(parents=True)
+    (mine / "read").mkdir()
+    recipe(corpus).trainer(mine, overwrite=True)
+    assert sorted(path.name for path in mine.iterdir()) == ["data", "read", "recipe.yaml"]
+
+
+def test_mistakes_are_told_before_training(corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="read labels untranscribed recordings, and there are none"):
+        recipe(corpus, "speech=null")
+    with pytest.raises(UserError, match=r"pretrain has model\.unique_consecutive=True, and coarse has False"):
+        recipe(corpus, "pretrain.model.unique_consecutive=true").trainer(tmp_path / "run")
+    with pytest.raises(UserError, match="The stages draw 70 levels, and the codec speech-16k has"):
+        recipe(corpus, "fine.model.num_fine_quantizers=68").trainer(tmp_path / "run")
+    with pytest.raises(UserError, match="where the run keeps its own files"):
+        recipe(corpus, f"speech={tmp_path / 'run/labels/many'}").trainer(tmp_path / "run")
+    with pytest.raises(UserError, match="The recipe's speak"):
+        recipe(corpus, "speak.plan.steps=3")
+    assert not (tmp_path / "run").exists()
