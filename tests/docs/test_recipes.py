@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import soundfile
 import torch
+import transformers
 from blocks import run_command
 
 from madrigal.audiolm.recipe import StageRecipe
@@ -101,11 +102,25 @@ def clusters(tmp_path_factory: pytest.TempPathFactory, recordings: Path) -> Path
     return run / "run"
 
 
+@pytest.fixture(scope="module")
+def whisper(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of Whisper's kind, as small as can be."""
+    folder = tmp_path_factory.mktemp("whisper")
+    sizes = {"encoder_layers": 3, "decoder_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    ids = dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"), 0)
+    config = transformers.WhisperConfig(
+        d_model=16, encoder_ffn_dim=64, decoder_ffn_dim=32, vocab_size=50, **sizes, **ids
+    )
+    transformers.WhisperModel(config).save_pretrained(folder)
+    return folder
+
+
 @pytest.mark.parametrize("name", recipe_names())
-def test_builds_as_it_stands(name: str, clusters: Path) -> None:
+def test_builds_as_it_stands(name: str, clusters: Path, whisper: Path) -> None:
     system = name.partition("/")[0]
     given = [f"tokenizer={clusters}"] if system in ("semantic", "coarse", *SPOKEN) else []
     given += ["start=null"] if system in SPOKEN else []
+    given += [f"model.checkpoint={whisper}"] if name == "kmeans/whisper" else []
     found = recipe(name, *given)
     if found.system == "soundstream":
         assert 1_000 <= SoundStream(found.model).bitrate() <= 24_000
@@ -146,10 +161,11 @@ WHOLES = ("audiolm/", "speartts/")
 
 
 @pytest.mark.parametrize("name", [name for name in recipe_names() if not name.startswith(WHOLES)])
-def test_trains_when_it_is_small(name: str, workplace: Path, clusters: Path) -> None:
+def test_trains_when_it_is_small(name: str, workplace: Path, clusters: Path, whisper: Path) -> None:
     system = name.partition("/")[0]
     given = [f"tokenizer={clusters}"] if system in ("semantic", "coarse", *SPOKEN) else []
     given += ["start=null"] if system in SPOKEN else []
+    given += [f"model.checkpoint={whisper}"] if name == "kmeans/whisper" else []
     given += ["codec=speech-16k"] if system in ("coarse", "fine") else []
     trainer = recipe(name, "data=recordings", *given, *SMALL[system]).trainer(workplace / "run").train()
     lines = [json.loads(line) for line in (workplace / "run" / "metrics.jsonl").read_text().splitlines()]
