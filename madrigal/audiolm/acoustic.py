@@ -85,7 +85,7 @@ class AcousticStages:
     def _heard_at(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """Rate and channels that the tokenizer hears, and the codec."""
         if self.tokenizer is None:
-            raise UserError("A prompt of sound needs the semantic tokenizer: give AudioLM its wav2vec.")
+            raise UserError("A prompt of sound needs the semantic tokenizer: give it as wav2vec.")
         return (self.tokenizer.target_sample_hz, 1), (self.codec.target_sample_hz, self.codec.channels)
 
     def _prompt(self, waves: list[Tensor], seconds: float | None) -> Prompt:

@@ -29,7 +29,7 @@ class StageConfig(BaseModel):
     grad_shrink_alpha: float = Field(0.1, gt=0, le=1, description="share of the gradient that reaches the embeddings")
     mask_prob: float = Field(0.15, ge=0, lt=1, description="forgetful causal masking: share of keys hidden in training")
     span_drop_prob: float = Field(
-        0.0, ge=0, le=0.5, description="share of the drawn columns that training hides, in spans of half a second"
+        0.0, ge=0, le=0.5, description="share of the drawn columns that training hides, in spans of 25 frames"
     )
 
     window_seconds: float | None = Field(

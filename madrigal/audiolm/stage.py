@@ -19,7 +19,7 @@ from madrigal.errors import UserError
 from madrigal.layers.transformer import Transformer
 
 CONDITIONER = "audio_conditioner."
-SPAN = 25  # columns: half a second of a codec with 50 frames a second
+SPAN = 25  # frames: half a second of a codec with 50 a second
 
 
 class StageTransformer(nn.Module, Pretrained):
@@ -140,12 +140,13 @@ class StageTransformer(nn.Module, Pretrained):
         if self.config.span_drop_prob == 0:
             return packed.ids
         batch, columns = packed.ids.shape[:2]
+        span = SPAN * self.layout.sections[-1].pattern.columns_per_frame
         rate = 2 * self.config.span_drop_prob * torch.rand(batch, 1, device=self.device)
-        spans = torch.rand(batch, -(-columns // SPAN) + 1, device=self.device) < rate
+        spans = torch.rand(batch, -(-columns // span) + 1, device=self.device) < rate
         # A row's spans begin anywhere, not always at the same columns.
-        at = torch.arange(columns, device=self.device) + torch.randint(SPAN, (batch, 1), device=self.device)
+        at = torch.arange(columns, device=self.device) + torch.randint(span, (batch, 1), device=self.device)
         drawn = packed.ids[..., 0] >= self.layout.first_row(len(self.layout.sections) - 1, 0)
-        return packed.ids.masked_fill((spans.gather(1, at // SPAN) & drawn)[..., None], self.layout.nothing)
+        return packed.ids.masked_fill((spans.gather(1, at // span) & drawn)[..., None], self.layout.nothing)
 
     def _context_for_training(self, context: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor] | None:
         if context is None or self.config.cond_drop_prob == 0:

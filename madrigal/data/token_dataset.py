@@ -47,6 +47,7 @@ class TokenDataset(Dataset[dict[str, Any]]):
             raise UserError("A dataset of tokens needs semantic or acoustic tokens; give one of them.")
         self.fields, self.random_crop = tuple(fields), random_crop
         self.left_out: dict[str, str] = {}
+        self.root = manifest.root
         self.entries = [entry for entry in manifest if self._has_tokens(entry)]
         if not self.entries:
             raise UserError(f"None of the {len(manifest)} recordings of {manifest.root} has tokens; tokenize it again.")

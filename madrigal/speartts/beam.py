@@ -5,7 +5,7 @@ push it out. A row is done when its hypotheses have ended, or when none that goe
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,18 +21,28 @@ if TYPE_CHECKING:
 NEVER = float("-inf")
 
 
+class Choices(NamedTuple):
+    """Ids that may come next and their log-probabilities, with and without a penalty: [rows, beams, choices]."""
+
+    ids: Tensor
+    log_probs: Tensor
+    plain: Tensor
+
+
 @dataclass
 class Beams:
     """The hypotheses of every row, the best first.
 
     `ids` [rows, beams, limit], of which `lengths` [rows, beams] count, the end included. `log_probs` [rows, beams] are
     sums in double precision: two hypotheses must not become equal by rounding. `scores` are the same by length, and
-    -inf where there is no hypothesis.
+    -inf where there is no hypothesis. `plain` [rows, beams] are the sums without a penalty for repetition, as the model
+    sees them.
     """
 
     ids: Tensor
     lengths: Tensor
     log_probs: Tensor
+    plain: Tensor
     scores: Tensor
     ended: Tensor
 
@@ -42,27 +52,28 @@ class Beams:
         zeros = torch.zeros(rows, 1, dtype=torch.float64)
         lengths = torch.zeros(rows, 1, dtype=torch.int64)
         ids = torch.zeros(rows, 1, limit, dtype=torch.int64)
-        return cls(ids, lengths, zeros, zeros, torch.zeros(rows, 1, dtype=torch.bool))
+        return cls(ids, lengths, zeros, zeros, zeros, torch.zeros(rows, 1, dtype=torch.bool))
 
-    def grow(self, ids: Tensor, log_probs: Tensor, size: int, step: int, end: int, penalty: float) -> Tensor:
-        """Take the `size` best of all hypotheses with one of their next `ids` [rows, beams, choices].
+    def grow(self, nexts: Choices, size: int, step: int, end: int, penalty: float) -> Tensor:
+        """Take the `size` best of all hypotheses with one of their next choices.
 
         Returns which hypothesis each of them goes on from, [rows, size].
         """
-        beams, choices = ids.shape[1:]
-        sums = self.log_probs[..., None] + log_probs
+        beams, choices = nexts.ids.shape[1:]
+        sums, plain = self.log_probs[..., None] + nexts.log_probs, self.plain[..., None] + nexts.plain
         scores = sums / step**penalty
         # What has ended goes on in one way only: as it is.
         scores[self.ended] = NEVER
         scores[..., 0] = torch.where(self.ended, self.scores, scores[..., 0])
         self.scores, best = scores.flatten(1).topk(min(size, beams * choices), dim=1)
         parents = best // choices
-        tokens, sums = (t.flatten(1).gather(1, best) for t in (ids, sums))
+        tokens, sums, plain = (t.flatten(1).gather(1, best) for t in (nexts.ids, sums, plain))
         had_ended = self.ended.gather(1, parents)
         self.ids = self.ids.gather(1, parents[..., None].expand(-1, -1, self.ids.shape[2]))
         self.ids[..., step - 1] = tokens
         self.lengths = self.lengths.gather(1, parents).where(had_ended, step)
         self.log_probs = self.log_probs.gather(1, parents).where(had_ended, sums)
+        self.plain = self.plain.gather(1, parents).where(had_ended, plain)
         self.ended = had_ended | (tokens == end) | (self.scores == NEVER)
         return parents
 
@@ -106,9 +117,9 @@ def beam_search(
     while len(limits):
         before = beams.ids.shape[1]
         logits = decoder.next_logits(tokens)
-        ids, log_probs = _choices(logits, beam_size, sampling, beams.ids[..., :step])
+        nexts = _choices(logits, beam_size, sampling, beams.ids[..., :step])
         step += 1
-        parents = beams.grow(ids, log_probs, beam_size, step, decoder.end, length_penalty)
+        parents = beams.grow(nexts, beam_size, step, decoder.end, length_penalty)
         done = (limits == step) | beams.are_decided(limits, length_penalty)
         if bool(done.any()):
             _finish(beams, done, beams.ended | (limits == step)[:, None], finished, decoder.end)
@@ -123,17 +134,19 @@ def beam_search(
     return found
 
 
-def _choices(logits: Tensor, beam_size: int, sampling: Sampling, written: Tensor) -> tuple[Tensor, Tensor]:
-    """The next ids of each hypothesis that can matter and their log-probabilities, [rows, beams, choices].
+def _choices(logits: Tensor, beam_size: int, sampling: Sampling, written: Tensor) -> Choices:
+    """The next ids of each hypothesis that can matter.
 
     No more than `beam_size` of one hypothesis can be among the best `beam_size` of all.
     """
     likelier = sampling.model_copy(update={"temperature": 0.0})
-    logits = shaped(logits, likelier, written.flatten(0, 1))
-    kept = keep_likeliest(logits, sampling)
-    values, ids = kept.topk(min(beam_size, logits.shape[1]), dim=1)
-    log_probs = values.cpu().double() - logits.logsumexp(dim=1, keepdim=True).cpu().double()
-    return ids.cpu().unflatten(0, written.shape[:2]), log_probs.unflatten(0, written.shape[:2])
+    penalised = shaped(logits, likelier, written.flatten(0, 1))
+    values, ids = keep_likeliest(penalised, sampling).topk(min(beam_size, logits.shape[1]), dim=1)
+    log_probs, plain = (
+        values.cpu().double() - whole.logsumexp(dim=1, keepdim=True).cpu().double()
+        for values, whole in ((values, penalised), (logits.gather(1, ids), logits))
+    )
+    return Choices(*(each.unflatten(0, written.shape[:2]) for each in (ids.cpu(), log_probs, plain)))
 
 
 def _finish(beams: Beams, done: Tensor, whole: Tensor, finished: Finished, end: int) -> None:
@@ -142,7 +155,7 @@ def _finish(beams: Beams, done: Tensor, whole: Tensor, finished: Finished, end: 
     rows = torch.arange(len(best))
     ids, lengths = beams.ids[rows, best], beams.lengths[rows, best]
     ended = ids.gather(1, lengths[:, None] - 1)[:, 0] == end
-    finished.take(done, ids, lengths - ended.long(), beams.log_probs[rows, best], ended)
+    finished.take(done, ids, lengths - ended.long(), beams.plain[rows, best], ended)
 
 
 def _follow(decoder: Decoder, parents: Tensor, rows: Tensor, before: int) -> None:

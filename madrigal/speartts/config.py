@@ -21,6 +21,9 @@ class TextToSemanticConfig(BaseModel):
     num_semantic_token_ids: int = Field(ge=1, description="size of the semantic vocabulary")
     num_text_token_ids: int = Field(ge=1, description="size of the text vocabulary; that of `text` where it is given")
     text: TextSpec | None = Field(None, description="how text becomes ids; null: only ids come in")
+    text_pad_id: int | None = Field(
+        None, ge=-1, description="a text id that is padding at the end of a row of padded ids, beside -1"
+    )
     unique_consecutive: bool = Field(True, description="a semantic token that repeats is taken once")
 
     heads: int = Field(8, ge=1, description="query heads")

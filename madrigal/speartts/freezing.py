@@ -17,6 +17,7 @@ class Freezing(nn.Module):
     upper: Transformer
     tables: nn.ModuleDict
     starts: nn.ParameterDict
+    masks: nn.ParameterDict
 
     def unfreeze_all(self) -> None:
         """Everything learns."""
@@ -51,4 +52,6 @@ class Freezing(nn.Module):
 
     def _freeze_table(self, modality: Modality) -> None:
         self.tables[modality].requires_grad_(False)
-        self.starts[modality].requires_grad_(False)
+        for vectors in (self.starts, self.masks):
+            if modality in vectors:
+                vectors[modality].requires_grad_(False)

@@ -4,6 +4,8 @@ The files are those of `madrigal pseudo-label`: a manifest with texts, and shard
 over what another run has left, and no id stands between speech and text.
 """
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +87,8 @@ class SemanticToTextDatasetGenerator:
         per_second = {True: float(rate), False: self._info().frame_rate}
         return [
             Entry(
-                path=f"{number:08d}",
+                # What it holds is part of its name: two datasets of the same shapes are never taken for one.
+                path=f"{number:08d}-{fingerprint_of({}, {'item': item})}",
                 duration=max(1, item.shape[-1]) / per_second[item.is_floating_point()],
                 sample_rate=rate,
                 channels=1,
@@ -98,7 +101,7 @@ class SemanticToTextDatasetGenerator:
         return torch.as_tensor(item[0] if isinstance(item, tuple | list) else item)
 
     def _ids(self, path: str) -> np.ndarray:
-        item = self._item(int(path))
+        item = self._item(int(path.partition("-")[0]))
         if item.is_floating_point():
             tokenizer = self.model.wav2vec
             if tokenizer is None:
@@ -112,7 +115,9 @@ class GeneratedAudioTextDataset(Dataset[tuple[Tensor, Any]]):
     """What a folder of pairs holds: (semantic ids [time], text), where text is a string or ids [length]."""
 
     def __init__(self, folder: str | Path, **older: Any) -> None:
-        without(older, PADDING, type(self).__name__)
+        unknown = next(iter(without(older, PADDING, type(self).__name__)), None)
+        if unknown is not None:
+            raise UserError(f"{type(self).__name__} has no option {unknown}; it takes folder.")
         self.manifest = Manifest.load(folder)
         self.shards = TokenShards.find(folder, "*", self.manifest)
 
@@ -131,3 +136,9 @@ class GeneratedAudioTextDataset(Dataset[tuple[Tensor, Any]]):
     def seconds(self, index: int) -> float:
         """Length of the recording."""
         return self.manifest.entries[index].duration
+
+
+def fingerprint_of_pairs(folder: str | Path) -> str:
+    """Sixteen hex digits that change with a folder's pairs: the recordings, their texts and their order."""
+    lines = [json.dumps(entry.model_dump(exclude_none=True), sort_keys=True) for entry in Manifest.load(folder)]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]

@@ -5,6 +5,7 @@ generate    the same, and on demand the shapes that older scripts ask for
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,7 +21,7 @@ from madrigal.layers.sampling import RowNoise, Sampling
 from madrigal.speartts.beam import beam_search
 from madrigal.speartts.config import MODALITIES, Modality
 from madrigal.speartts.decoding import Generated, decode
-from madrigal.speartts.pairs import Ids, ids_of
+from madrigal.speartts.pairs import Ids, heard, ids_of, only, real_text
 from madrigal.speartts.speculative import speculate
 
 if TYPE_CHECKING:
@@ -41,58 +42,66 @@ def write(
     target_type: Modality,
     source_lengths: Tensor | None = None,
     source_mask: Tensor | None = None,
+    tokenizer: Any = None,
     max_length: int | Tensor = 2048,
     sampling: Sampling | None = None,
     temperature: float | None = None,
     filter_logits_fn: Filter = None,
     filter_fn_kwargs: dict[str, Any] | None = None,
     cond_scale: float | None = None,
-    seed: Sequence[int] | int = 0,
+    seed: Sequence[int] | int | None = None,
     beam_search_decode: bool = False,
-    beam_size: int = 4,
-    length_penalty: float = 1.0,
+    beam_size: int | None = None,
+    length_penalty: float | None = None,
     spec_decode: bool = False,
-    spec_decode_gamma: int = 5,
-    spec_decode_lenience: float = 1.0,
+    spec_decode_gamma: int | None = None,
+    spec_decode_lenience: float | None = None,
 ) -> Generated:
     """A target for each source: texts, ids [batch, n] padded with -1, or waves [batch, samples] of any float type.
 
     `source_lengths` [batch] or `source_mask` [batch, n] say what is real of ids; lengths of waves count samples.
+    Waves are heard by `tokenizer`, or else by the model's own.
     `max_length` is one limit, or one for each row [batch]. Row r of `seed` s draws as a source alone with seed s + r.
     How tokens are drawn is said by `sampling`, or by the older words temperature, cond_scale and filter_logits_fn
-    ("top_k" with thres or k, "top_p" with thres).
+    ("top_k" with thres or k, "top_p" with thres). Autocast plays no part: what is written does not depend on rounding.
     """
     for modality in (source_type, target_type):
         if modality not in MODALITIES:
             raise UserError(f"There is no modality {modality!r}: a source and a target are speech or text.")
     if beam_search_decode and spec_decode:
         raise UserError("Choose beam_search_decode or spec_decode, not both.")
-    older = {"temperature": temperature, "cond_scale": cond_scale}
-    older = {name: value for name, value in older.items() if value is not None}
+    drawing = _given(
+        not beam_search_decode, "beam_search_decode, which draws nothing", temperature=temperature, seed=seed
+    )
+    searching = _given(beam_search_decode, "no beam_search_decode", beam_size=beam_size, length_penalty=length_penalty)
+    drafting = _given(
+        spec_decode,
+        "no spec_decode",
+        spec_decode_gamma=spec_decode_gamma,
+        spec_decode_lenience=spec_decode_lenience,
+    )
+    older = {name: value for name, value in drawing.items() if name != "seed"}
+    if cond_scale is not None:
+        older["cond_scale"] = cond_scale
     sampling = _sampling(sampling, older, filter_logits_fn, filter_fn_kwargs, keeps_all=beam_search_decode)
     if sampling.cond_scale != 1.0 and not model.config.cond_drop_prob:
         raise UserError(
             f"A cond_scale of {sampling.cond_scale} leans away from the model without a source, and this one never "
             "learned without: train it with cond_drop_prob over 0, or leave cond_scale at 1."
         )
-    given = source_ids(model, source, source_type, source_lengths, source_mask)
+    given = source_ids(model, source, source_type, source_lengths, source_mask, tokenizer)
     limits = _limits(max_length, len(given.ids))
-    with eval_mode(model), torch.inference_mode():
+    # Under autocast a token would hang on how many are read at a time.
+    with eval_mode(model), torch.inference_mode(), torch.autocast(model.device.type, enabled=False):
         encoded = model.encode(source_type, given.ids, given.lengths)
         if beam_search_decode:
-            made = beam_search(
-                model,
-                target_type,
-                encoded,
-                limits,
-                beam_size=beam_size,
-                length_penalty=length_penalty,
-                sampling=sampling,
-            )
+            made = beam_search(model, target_type, encoded, limits, sampling=sampling, **searching)
         else:
-            draws: dict[str, Any] = {"sampling": sampling, "noise": RowNoise(seeds_of(seed, len(limits)))}
-            if spec_decode:
-                draws |= {"gamma": spec_decode_gamma, "lenience": spec_decode_lenience}
+            draws: dict[str, Any] = {
+                "sampling": sampling,
+                "noise": RowNoise(seeds_of(drawing.get("seed", 0), len(limits))),
+            }
+            draws |= {name.removeprefix("spec_decode_"): value for name, value in drafting.items()}
             made = (speculate if spec_decode else decode)(model, target_type, encoded, limits, **draws)
     made = made.copy()  # what inference mode made could not be trained on
     made.source, made.source_lengths = given.ids.to(model.device), given.lengths.to(model.device)
@@ -125,8 +134,12 @@ def source_ids(
     modality: Modality,
     lengths: Tensor | None = None,
     mask: Tensor | None = None,
+    tokenizer: Any = None,
 ) -> Ids:
-    """A source as the model was taught to read it: real ids first in each row, and of speech no token twice."""
+    """A source as the model was taught to read it: real ids first in each row, and of speech no token twice.
+
+    Waves are heard by `tokenizer`, or else by the model's own.
+    """
     if not isinstance(source, Tensor):
         return _text_ids(model, source, modality)
     if lengths is not None and mask is not None:
@@ -134,16 +147,18 @@ def source_ids(
     if not len(source):
         raise UserError("There is no source to generate from: give at least one row.")
     if source.is_floating_point():
-        return _heard(model, source, modality, lengths)
+        return _heard(model, source, modality, lengths, model.wav2vec if tokenizer is None else tokenizer)
     if source.ndim != 2:
         raise UserError(f"Ids of a source have the shape [batch, n], and these have {list(source.shape)}.")
-    if mask is None:
-        mask = source != PAD if lengths is None else mask_from_lengths(lengths.to(source.device), source.shape[1])
+    if lengths is not None:
+        mask = mask_from_lengths(lengths.to(source.device), source.shape[1])
+    elif mask is None:
+        mask = real_text(source, model.config.text_pad_id) if modality == "text" else source != PAD
     elif mask.shape != source.shape:
         raise UserError(
             f"source_mask is {list(mask.shape)}, and the source {list(source.shape)}: give one for each id."
         )
-    given = _to_front(source.long(), mask.to(source.device).bool())
+    given = only(source.long(), mask.to(source.device).bool())
     if modality == "speech":
         batch = {"semantic": given.ids, "semantic_lengths": given.lengths}
         return ids_of(batch, "speech", model.config, None)
@@ -161,25 +176,12 @@ def _text_ids(model: "TextToSemantic", texts: Sequence[str], modality: Modality)
     return Ids(*join_tokens("text", [torch.tensor(encode(text), dtype=torch.int64) for text in texts]))
 
 
-def _heard(model: "TextToSemantic", waves: Tensor, modality: Modality, lengths: Tensor | None) -> Ids:
-    """Ids of waves [batch, samples] or [batch, 1, samples], by the model's semantic tokenizer."""
+def _heard(model: "TextToSemantic", waves: Tensor, modality: Modality, lengths: Tensor | None, tokenizer: Any) -> Ids:
     if modality != "speech":
         raise UserError(f"The source holds waves, and source_type is {modality}: say source_type='speech'.")
-    if model.wav2vec is None:
+    if tokenizer is None:
         raise UserError("Waves need a semantic tokenizer: give the model its wav2vec, or give semantic ids.")
-    if waves.ndim not in (2, 3):
-        raise UserError(f"Waves have the shape [batch, samples], and these have {list(waves.shape)}.")
-    lengths = torch.full((len(waves),), waves.shape[-1]) if lengths is None else lengths
-    batch = {"audio": waves.float() if waves.ndim == 3 else waves.float()[:, None], "lengths": lengths}
-    return ids_of(batch, "speech", model.config, model.wav2vec)
-
-
-def _to_front(ids: Tensor, real: Tensor) -> Ids:
-    """Each row's real ids in their order, and -1 behind them."""
-    lengths = real.sum(dim=1)
-    size = int(lengths.max())
-    front = (~real).long().argsort(dim=1, stable=True)[:, :size]
-    return Ids(ids.gather(1, front).masked_fill(~mask_from_lengths(lengths, size), PAD), lengths)
+    return ids_of(heard(waves, lengths), "speech", model.config, tokenizer)
 
 
 def _limits(max_length: int | Tensor, rows: int) -> Tensor:
@@ -188,6 +190,15 @@ def _limits(max_length: int | Tensor, rows: int) -> Tensor:
     if limits.shape != (rows,) or int(limits.min()) < 1:
         raise UserError(f"max_length is 1 or more, one number or one for each of the {rows} rows; it is {max_length}.")
     return limits
+
+
+def _given(acts: bool, without: str, **options: Any) -> dict[str, Any]:
+    """The options that were given; where they cannot act, none may be."""
+    given = {name: value for name, value in options.items() if value is not None}
+    if given and not acts:
+        names = " and ".join(given)
+        raise UserError(f"{names} cannot act here, with {without}: leave out {names}.")
+    return given
 
 
 def _sampling(
@@ -209,7 +220,15 @@ def _sampling(
 
 def _filter(function: Filter, values: dict[str, Any]) -> dict[str, Any]:
     """What the filters of older scripts keep, given by their names or as functions of these names."""
-    name = function if isinstance(function, str) else getattr(function, "__name__", "top_k")
+    while isinstance(function, partial):
+        if function.args:
+            raise UserError(
+                "filter_logits_fn is a partial with values that have no names: give them by name, as thres=."
+            )
+        values, function = {**function.keywords, **values}, function.func
+    if function is None:
+        function = "top_k"
+    name = function if isinstance(function, str) else getattr(function, "__name__", type(function).__name__)
     if name not in ("top_k", "top_p"):
         raise UserError(f"filter_logits_fn is top_k or top_p, not {name}; for anything else give a Sampling.")
     count = values.pop("k", None) if name == "top_k" else None

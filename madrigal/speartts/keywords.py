@@ -14,8 +14,8 @@ from madrigal.tokenizers.text import TextSpec, make_text_tokenizer
 
 Options = dict[str, Any]
 
-NOTHING_TO_CHOOSE = ("attn_flash", "text_pad_id")
-"""The fast kernel is always used; rows of text come with their own lengths."""
+NOTHING_TO_CHOOSE = ("attn_flash",)
+"""The fast kernel is always used."""
 
 SETTLED: dict[str, tuple[Any, str]] = {
     "semantic_pad_id": (PAD, "padding is always -1"),

@@ -26,6 +26,14 @@ from madrigal.errors import UserError
 SETTINGS, READ = "settings.json", "read"
 
 
+class OtherLabels(UserError):
+    """A folder holds what was read with other settings; `difference` says which, without advice."""
+
+    def __init__(self, folder: Path, difference: str) -> None:
+        self.difference = f"holds what was read with another {difference}"
+        super().__init__(f"{folder} {self.difference}: name another folder, or replace it with --overwrite.")
+
+
 class Label(BaseModel):
     """What was read of one recording, and how sure the reader was: the geometric mean of its tokens' probabilities."""
 
@@ -125,25 +133,43 @@ class LabelFolder:
 
 
 def begin(folder: str | Path, settings: Settings, *, overwrite: bool = False) -> None:
-    """Make the folder, or go on with what these settings have begun in it; anything else in it is refused."""
+    """Make the folder, or go on with what these settings have begun in it; anything else in it is refused.
+
+    With `overwrite` other labels are replaced, but no file that something else has written.
+    """
     folder = Path(folder)
-    there = _settings(folder)
-    if there != settings and not overwrite:
-        if there is not None:
-            raise UserError(
-                f"{folder} holds what was read with another {_difference(there, settings)}: name another folder, or "
-                "replace it with --overwrite."
-            )
-        if (folder / MANIFEST).exists():
-            raise UserError(f"{folder / MANIFEST} is there already; name another folder, or use --overwrite.")
-    # Another threshold needs no other reading.
-    if there is not None and there.model_copy(update={"threshold": settings.threshold}) != settings:
-        for file in (folder / READ).glob("*.jsonl"):
+    there, parts = _settings(folder), sorted((folder / READ).glob("part-*.jsonl"))
+    if there == settings:
+        return
+    if there is not None and not overwrite:
+        raise OtherLabels(folder, _difference(there, settings))
+    if there is None:
+        _check_strangers(folder, own=bool(parts), overwrite=overwrite)
+    # Another threshold needs no other reading; without settings nobody knows what has read the parts.
+    if there is None or there.model_copy(update={"threshold": settings.threshold}) != settings:
+        for file in parts:
             file.unlink()
-    if there != settings:
-        for name in (MANIFEST, REJECTED):
-            (folder / name).unlink(missing_ok=True)
-        write_lines(folder / SETTINGS, [settings.model_dump()])
+    for name in (MANIFEST, REJECTED):
+        (folder / name).unlink(missing_ok=True)
+    write_lines(folder / SETTINGS, [settings.model_dump()])
+
+
+def _check_strangers(folder: Path, *, own: bool, overwrite: bool) -> None:
+    """Refuse a folder without settings that holds anything, or with `overwrite` one whose files would be lost."""
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file; name a folder for the labels.")
+    # A kill while the settings are written leaves a beginning of them.
+    held = [p for p in sorted(folder.glob("*")) if not p.name.startswith(f".{SETTINGS}.")]
+    if held and not overwrite:
+        raise UserError(
+            f"{folder} is not empty (it holds {held[0].name}), and no {SETTINGS} says which labels it holds: name "
+            "another folder, or use --overwrite."
+        )
+    lost = [p for p in held if p.name in (SETTINGS, MANIFEST, REJECTED)]
+    if lost and not own:
+        raise UserError(
+            f"{lost[0]} is there already, and is not known to be of labels: move it, or name another folder."
+        )
 
 
 def _settings(folder: Path) -> Settings | None:

@@ -30,6 +30,8 @@ from madrigal.speartts.config import MODALITIES, Modality, TextToSemanticConfig
 from madrigal.speartts.freezing import Freezing
 from madrigal.tokenizers.text import TextTokenizer, make_text_tokenizer
 
+MASKED = torch.iinfo(torch.int32).min
+"""Stands in a source where an id is hidden: a number that nobody gives as an id."""
 START = 0.1
 """Weight of the norms before the heads at first: small logits, so that a new model is at chance."""
 
@@ -110,6 +112,7 @@ class TextToSemantic(Freezing, Pretrained):
         self.places = SinusoidalPositions(config.dim)
         self.tables = nn.ModuleDict({m: nn.Embedding(config.size(m) + 1, config.dim) for m in MODALITIES})
         self.starts = nn.ParameterDict({m: nn.Parameter(torch.empty(config.dim)) for m in MODALITIES})
+        self.masks = nn.ParameterDict({"speech": nn.Parameter(torch.empty(config.dim))})
         self._start_at_chance()
 
     @torch.no_grad()
@@ -118,6 +121,7 @@ class TextToSemantic(Freezing, Pretrained):
         for modality in MODALITIES:
             nn.init.normal_(self._table(modality), std=std)
             nn.init.normal_(self.starts[modality], std=std)
+        nn.init.zeros_(self.masks["speech"])  # at first nothing is known of such a place but where it is
         for norm in (self.upper.norm, self.early_norm):
             if isinstance(norm, RMSNorm):
                 nn.init.constant_(norm.weight, START)
@@ -142,10 +146,16 @@ class TextToSemantic(Freezing, Pretrained):
         return self.config.size(modality)
 
     def encode(self, modality: Modality, ids: Tensor, lengths: Tensor | None = None) -> Encoded:
-        """Ids [batch, n] padded with -1 -> what the decoder sees; without `lengths`, all that is not -1 is real."""
+        """Ids [batch, n] padded with -1 -> what the decoder sees; without `lengths`, all that is not -1 is real.
+
+        Places of speech that hold `MASKED` have a vector of their own.
+        """
         ids = ids.to(self.device)
         mask = ids != PAD if lengths is None else mask_from_lengths(lengths.to(self.device), ids.shape[1])
-        embedded = self._embed(modality, ids, mask)
+        is_masked = mask & (ids == MASKED) & (modality in self.masks)
+        embedded = self._embed(modality, ids, mask & ~is_masked)
+        if bool(is_masked.any()):
+            embedded = torch.where(is_masked[..., None], self.masks[modality] * self.scale, embedded)
         if not ids.shape[1]:
             return Encoded(embedded, mask)
         whole = _unless_whole(mask)

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import ConcatDataset, Dataset, Subset
 
 from madrigal.audiolm.tokens import semantic_of
-from madrigal.data.collate import collate, join_tokens
+from madrigal.data.collate import collate, join_tokens, mask_from_lengths
 from madrigal.data.tokens import PAD
 from madrigal.errors import UserError
 from madrigal.speartts.config import Modality, TextToSemanticConfig
@@ -37,6 +37,32 @@ class Ids(NamedTuple):
     def rows(self) -> list[Tensor]:
         """Each row without its padding."""
         return [row[:length] for row, length in zip(self.ids, self.lengths.tolist(), strict=True)]
+
+
+def only(ids: Tensor, kept: Tensor) -> Ids:
+    """The ids [batch, n] that are True in `kept`, moved to the front of each row in their order, and -1 behind them."""
+    lengths = kept.sum(1)
+    size = int(lengths.max()) if len(lengths) else 0
+    front = (~kept).long().argsort(dim=1, stable=True)[:, :size]
+    return Ids(ids.gather(1, front).masked_fill(~mask_from_lengths(lengths, size), PAD), lengths)
+
+
+def real_text(ids: Tensor, pad_id: int | None) -> Tensor:
+    """Bool [batch, n]: what is text of padded ids; -1 never is, and `pad_id` is padding where only padding follows."""
+    real = ids != PAD
+    if pad_id is None:
+        return real
+    is_other = real & (ids != pad_id)
+    return real & (is_other.flip(1).cumsum(1).flip(1) > 0)
+
+
+def heard(waves: Tensor, lengths: Tensor | None = None) -> Batch:
+    """Waves [batch, samples] or [batch, 1, samples] of any floating point type as a batch; `lengths` count samples."""
+    if waves.ndim not in (2, 3):
+        raise UserError(f"Waves have the shape [batch, samples], and these have {list(waves.shape)}.")
+    if lengths is None:
+        lengths = torch.full((len(waves),), waves.shape[-1], device=waves.device)
+    return {"audio": waves.float() if waves.ndim == 3 else waves.float()[:, None], "lengths": lengths}
 
 
 def ids_of(batch: Batch, modality: Modality, config: TextToSemanticConfig, wav2vec: Any) -> Ids:

@@ -1,7 +1,7 @@
 """The plans of the three trainings: what is chosen beside the engine's own plan."""
 
 from collections.abc import Callable
-from typing import Self
+from typing import Any, Self
 
 from pydantic import Field, model_validator
 
@@ -55,3 +55,16 @@ class SpeakPlan(SpearPlan):
     freeze_encoder_layers_below: int | None = Field(
         None, ge=0, description="the other way round: encoder layers up to this one stay, the others learn"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_takes_the_place_of_the_other(cls, values: Any) -> Any:
+        if not isinstance(values, dict) or values.get("freeze_encoder_layers_below") is None:
+            return values
+        return {"tuned_encoder_layers": None, **values}
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Self:
+        if self.freeze_encoder_layers_below is not None and self.tuned_encoder_layers is not None:
+            raise ValueError("freeze_encoder_layers_below needs tuned_encoder_layers=null: give one of them")
+        return self

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from madrigal.audiolm.learned import FINGERPRINTS
 from madrigal.audiolm.source import TokenSource
 from madrigal.data.source import manifest_of
+from madrigal.engine.checkpoint import newest_whole
 from madrigal.engine.randomness import seed_everything
 from madrigal.engine.recipe import build_config
 from madrigal.speartts.config import TextToSemanticConfig
@@ -54,10 +55,12 @@ class SpearRecipe(BaseModel):
     def trainer(self, run: Path, *, resume: bool = False, overwrite: bool = False) -> SpearTrainer:
         """Build the model from the plan's seed or from its start, and its trainer in the folder `run`."""
         wav2vec = load_tokenizer(self.tokenizer)
-        config = self.config(wav2vec)
+        # A run that has a checkpoint knows all that it had from its start, which may be gone by now.
+        begun = newest_whole(run / "checkpoints") if resume else None
+        config = self.config(wav2vec, begun)
         seed_everything(self.plan.seed, "weights")
         model = TextToSemantic(config)
-        if self.start is not None and not resume:
+        if self.start is not None and begun is None:
             start_from(model, self.start)
         return self.trainer_kind(
             model,
@@ -70,12 +73,12 @@ class SpearRecipe(BaseModel):
             recipe=self._resolved(config),
         )
 
-    def config(self, wav2vec: Any) -> TextToSemanticConfig:
-        """The model's options, with those that follow from its tokenizers and its start."""
+    def config(self, wav2vec: Any, begun: Path | None = None) -> TextToSemanticConfig:
+        """The model's options, with those that follow from its tokenizers and its start, or its checkpoint `begun`."""
         known: dict[str, Any] = {"num_semantic_token_ids": wav2vec.codebook_size}
         text: Any = self.model.get("text")
         if self.start is not None:
-            there = TextToSemantic.from_pretrained(self.start).config
+            there = TextToSemantic.from_pretrained(begun or self.start).config
             known, text = {**sizes_of(there), **known}, text or there.text
         if text is None and "num_text_token_ids" not in self.model:
             text = TextSpec()

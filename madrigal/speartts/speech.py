@@ -28,6 +28,8 @@ PAUSE_SECONDS = 0.15
 """Silence between two pieces of a text, beside what is silent in them."""
 SLOWEST = 5.0
 """Characters a second under which nobody speaks: a model that finds no end is stopped."""
+GRACE_SECONDS = 2.0
+"""So much longer may a text take, however short it is."""
 LONGEST_TOKEN = 8
 """Frames of semantic tokens that one token may last where repeats are dropped."""
 
@@ -198,7 +200,8 @@ class TextToSpeech(nn.Module):
             target_type="speech",
             sampling=sampling,
             seed=list(seeds),
-            max_length=torch.tensor([round(rate * (2 + len(text) / SLOWEST)) for text in texts]),
+            max_length=torch.tensor([round(rate * (GRACE_SECONDS + len(text) / SLOWEST)) for text in texts]),
+            spec_decode=self.text_to_semantic.has_early_exit,
         )
         marks = zip(texts, made.confidence.exp().tolist(), made.ended.tolist(), strict=True)
         return [Piece(*mark) for mark in marks], made.rows()

@@ -5,8 +5,9 @@ from typing import Any, ClassVar
 
 from torch import nn
 
-from madrigal.audiolm.learned import FINGERPRINTS, check_resumed, fingerprints_of
+from madrigal.audiolm.learned import FINGERPRINTS, Fingerprints, check_resumed, fingerprints_of, learned_by
 from madrigal.audiolm.source import TokenSource
+from madrigal.engine.checkpoint import newest_whole
 from madrigal.engine.feed import Batch
 from madrigal.engine.keywords import plan_and_keywords
 from madrigal.engine.progress import tell
@@ -21,6 +22,9 @@ from madrigal.speartts.pairs import collate_pairs
 from madrigal.speartts.plans import SpearPlan
 from madrigal.speartts.source import TranscribedSource, transcribed
 from madrigal.speartts.wrappers import TaskWrapper
+
+GENERATED = "generated"
+"""Among a run's fingerprints that of the pairs which a model has labelled."""
 
 
 class SpearTrainer(Trainer):
@@ -57,12 +61,12 @@ class SpearTrainer(Trainer):
             source = self.Source(path=Path(folder))
         self._choose_what_learns(model, plan)
         self.wrapper = self._task(model, plan)
-        learned = fingerprints_of(self.wav2vec, None)
+        learned = self._learned_from()
         if source is None and given.get("train_dataloader") is None:
             given["dataset"], given["val_dataset"] = self._joined(given.get("dataset"), given.get("val_dataset"), plan)
         results_folder = Path("results", self.system) if results_folder is None else Path(results_folder)
         if given.get("resume"):
-            check_resumed(results_folder, learned)
+            _check_resumed(results_folder, learned)
         recipe = recipe or recorded(self.system, model.config, plan, source)
         super().__init__(
             model,
@@ -72,6 +76,10 @@ class SpearTrainer(Trainer):
             recipe={**recipe, **({FINGERPRINTS: learned} if learned else {})},
             **given,
         )
+
+    def _learned_from(self) -> Fingerprints:
+        """What has to be the same when the run goes on."""
+        return fingerprints_of(self.wav2vec, None)
 
     def _task(self, model: TextToSemantic, plan: Any) -> TaskWrapper:
         raise NotImplementedError
@@ -130,3 +138,14 @@ class SpearTrainer(Trainer):
 
     def collate(self, items: list[Any]) -> Batch:
         return collate_pairs(items, self.model.text_tokenizer)
+
+
+def _check_resumed(run: Path, here: Fingerprints) -> None:
+    """A run goes on with its tokenizer, and with its generated pairs unless it has learned nothing of them yet."""
+    check_resumed(run, {name: value for name, value in here.items() if name != GENERATED})
+    before, now = learned_by(run).get(GENERATED), here.get(GENERATED)
+    if before is not None and now is not None and before != now and newest_whole(run / "checkpoints") is not None:
+        raise UserError(
+            f"{run} has learned from other generated pairs ({before}, and now {now}): give it those, or start over "
+            "with --overwrite."
+        )

@@ -1,5 +1,6 @@
 """Trains the model for its three tasks. The trainers differ in their task, and in what of the model learns."""
 
+import os
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -9,12 +10,15 @@ from torch import Tensor
 from madrigal.audiolm.source import TokenSource
 from madrigal.engine.artifacts import ORIGINAL, Sample, Text
 from madrigal.engine.feed import Batch
+from madrigal.engine.progress import tell
 from madrigal.engine.task import Counted
+from madrigal.errors import UserError
 from madrigal.speartts.edit_distance import character_errors
+from madrigal.speartts.generated import fingerprint_of_pairs
 from madrigal.speartts.model import TextToSemantic
 from madrigal.speartts.plans import PretrainPlan, ReadPlan, SpeakPlan
 from madrigal.speartts.source import PairSource, with_generated
-from madrigal.speartts.trainer import SpearTrainer
+from madrigal.speartts.trainer import GENERATED, SpearTrainer
 from madrigal.speartts.wrappers import (
     SemanticToTextWrapper,
     SpeechSpeechPretrainWrapper,
@@ -119,9 +123,27 @@ class TextToSemanticTrainer(SpearTrainer):
         **options: Any,
     ) -> None:
         self._generated, self._ratio = generated_audio_text_dataset_folder, generated_ratio
+        if self._generated is not None or self._ratio is not None:
+            self._check_generated({**options, "source": source})
         if isinstance(source, PairSource):
             self._generated, self._ratio = source.generated, source.generated_ratio
         super().__init__(model, wav2vec, source=source, **options)
+
+    def _check_generated(self, options: dict[str, Any]) -> None:
+        if self._generated is None:
+            raise UserError(
+                "generated_ratio is a share of pairs that need generated_audio_text_dataset_folder: give it."
+            )
+        if self._ratio is not None and not 0 < self._ratio < 1:
+            raise UserError(f"generated_ratio is {self._ratio}; give a share between 0 and 1, or none.")
+        instead = {
+            "train_dataloader": "give the loader's dataset as dataset",
+            "source": "name the folder as `generated` of a PairSource",
+            "folder": "give a PairSource, with path, tokens and generated, as source",
+        }
+        for name, advice in instead.items():
+            if options.get(name) is not None:
+                raise UserError(f"generated_audio_text_dataset_folder is not mixed into a {name}: {advice}.")
 
     def _task(self, model: TextToSemantic, plan: SpeakPlan) -> TaskWrapper:
         return TextToSemanticWrapper(model, self.wav2vec, early_exit=plan.should_train_early_exit_layer_if_available)
@@ -146,6 +168,13 @@ class TextToSemanticTrainer(SpearTrainer):
             folder=Path(self._generated),
             ratio=self._ratio,
             wav2vec=self.wav2vec,
+            text=self.wrapper.model.text_tokenizer,
             valid_frac=plan.valid_frac,
             split_seed=plan.random_split_seed,
+            say=tell if int(os.environ.get("RANK", "0")) == 0 else None,
         )
+
+    def _learned_from(self) -> dict[str, str]:
+        """Also the generated pairs: other labels make another training."""
+        known = super()._learned_from()
+        return known if self._generated is None else {**known, GENERATED: fingerprint_of_pairs(self._generated)}

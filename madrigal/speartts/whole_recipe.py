@@ -10,6 +10,7 @@
 `pretrain` and `read` may be left out; any part may be the name of a finished run.
 """
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -19,10 +20,12 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from madrigal.audiolm.recipe import CoarseRecipe, FineRecipe
 from madrigal.audiolm.whole_recipe import check_levels_wanted
 from madrigal.data.source import Source
+from madrigal.engine.checkpoint import newest_whole
 from madrigal.engine.parts import DATA, TOKENS, WholeRecipe, WholeTraining
+from madrigal.engine.pretrained import locate
 from madrigal.engine.progress import tell
 from madrigal.errors import UserError
-from madrigal.speartts.labels import SETTINGS
+from madrigal.speartts.labels import SETTINGS, OtherLabels
 from madrigal.speartts.pseudo_label import THRESHOLD, pseudo_label
 from madrigal.speartts.recipe import SemanticToTextRecipe, SpeechSpeechRecipe, TextToSemanticRecipe
 from madrigal.tokenizers.kmeans_recipe import KmeansRecipe
@@ -130,14 +133,26 @@ class SpearTTSRecipe(WholeRecipe):
         last = next((name for name in reversed(ACOUSTIC) if isinstance(getattr(self, name), dict)), None)
         if last is not None:
             check_levels_wanted(self.part(last, run).model, load_codec(self.codec), self.codec)
-        first = "speak" if self.pretrain is None else "pretrain"
-        if all(isinstance(getattr(self, name), dict) for name in (first, "coarse")):
-            one, other = (self.part(name, run).model.get("unique_consecutive", True) for name in (first, "coarse"))
-            if one != other:
+        wanted = self._is_unique("coarse", run)
+        for name in ("pretrain", "read", "speak"):
+            found = self._is_unique(name, run)
+            if None not in (wanted, found) and found != wanted:
                 raise UserError(
-                    f"{first} has model.unique_consecutive={one}, and coarse has {other}: give both the same, for the "
-                    "one makes the tokens that the other says."
+                    f"{name} has model.unique_consecutive={found}, and coarse has {wanted}: give both the same, for "
+                    "the one makes the tokens that the other says."
                 )
+
+    def _is_unique(self, name: str, run: Path) -> bool | None:
+        """Whether a part takes a repeated token once; None where it is left out, or not on this machine."""
+        value = getattr(self, name)
+        if isinstance(value, dict):
+            said = self.part(name, run).model.get("unique_consecutive")
+            if said is None and name in ("read", "speak") and self.pretrain is not None:
+                return self._is_unique("pretrain", run)  # it is taken over with the weights
+            return True if said is None else bool(said)
+        if value is None or not Path(value).is_dir():
+            return None
+        return bool(json.loads((locate(value) / "config.json").read_text()).get("unique_consecutive", True))
 
     def trainer(self, run: Path, *, resume: bool = False, overwrite: bool = False) -> "SpearTTSTraining":
         """Everything in the folder `run`, one part after another."""
@@ -160,16 +175,28 @@ class SpearTTSTraining(WholeTraining):
         if name != "fine":
             self._tokenize(load_tokenizer(self.recipe.at(TOKENIZER, self.path)), [TRANSCRIBED, SPEECH, VALID])
         if name == "speak" and self.recipe.read is not None:
-            tell(f"labels: {self.path / LABELS}")
+            self._label()
+
+    def _label(self) -> None:
+        """The run's own labels are made anew where their settings have changed, until somebody has learned them."""
+        labels, speak = self.path / LABELS, self.path / "speak"
+        tell(f"labels: {labels}")
+        try:
             labelled = pseudo_label(
                 self.recipe.at("read", self.path),
                 self.manifests[SPEECH],
-                self.path / LABELS,
+                labels,
                 **self.recipe.labels.model_dump(),
                 tokens=self.recipe.tokens_of(self.path),
                 workers=self.recipe.workers,
+                overwrite=newest_whole(speak / "checkpoints") is None,
             )
-            tell(labelled.summary)
+        except OtherLabels as error:
+            raise UserError(
+                f"The part speak has learned from {labels}, which {error.difference}: go on with the former options of "
+                f"labels and read, or move {speak} away, which is then trained anew on new labels."
+            ) from error
+        tell(labelled.summary)
 
     def _tokenize(self, maker: Any, sets: list[str]) -> None:
         for which in sets:

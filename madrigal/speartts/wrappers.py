@@ -15,8 +15,8 @@ from madrigal.data.tokens import PAD
 from madrigal.errors import UserError
 from madrigal.speartts.config import Modality
 from madrigal.speartts.losses import ALIGN, Outcome, learn
-from madrigal.speartts.model import TextToSemantic
-from madrigal.speartts.pairs import Batch, Ids, collate_pairs, ids_of
+from madrigal.speartts.model import MASKED, TextToSemantic
+from madrigal.speartts.pairs import Batch, Ids, collate_pairs, heard, ids_of, only, real_text
 
 
 class TaskWrapper:
@@ -55,14 +55,18 @@ class TaskWrapper:
 
     def generate(self, source: Any, **options: Any) -> Any:
         """Targets for sources: ids, waves where there is a semantic tokenizer, or texts; see `TextToSemantic`."""
-        if self.source_type == "speech" and isinstance(source, Tensor) and source.is_floating_point():
-            source = self._ids(_waves(source), "speech").ids
+        options = {"tokenizer": self._tokenizer(), **options}
         return self.model.generate(source, source_type=self.source_type, target_type=self.target_type, **options)
 
     def _ids(self, batch: Batch, modality: Modality) -> Ids:
-        if modality == "speech" and isinstance(self.wav2vec, nn.Module):
+        tokenizer = self._tokenizer() if modality == "speech" else None
+        return ids_of(batch, modality, self.model.config, tokenizer)
+
+    def _tokenizer(self) -> Any:
+        """The semantic tokenizer, frozen and where the model is."""
+        if isinstance(self.wav2vec, nn.Module):
             self.wav2vec.requires_grad_(False).eval().to(self.model.device)
-        return ids_of(batch, modality, self.model.config, self.wav2vec)
+        return self.wav2vec
 
     def _loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The weighted loss, and logits [tokens, ids + 1] of all real tokens, row by row."""
@@ -74,7 +78,8 @@ class TaskWrapper:
 class SpeechSpeechPretrainWrapper(TaskWrapper):
     """Speech of which a share of `deletion_prob` is deleted -> the deleted tokens in order, or all of it.
 
-    `reconstruct_seq` asks for all of it; then `mask_id` may stand where something was deleted.
+    `reconstruct_seq` asks for all of it; then a `mask_id` keeps the places of what was deleted. They hold a vector of
+    their own, which is no code's: which number the older word gives plays no part.
     """
 
     source_type = "speech"
@@ -93,23 +98,19 @@ class SpeechSpeechPretrainWrapper(TaskWrapper):
         super().__init__(model, wav2vec, early_exit=early_exit)
         if mask_id is not None and not reconstruct_seq:
             raise UserError("mask_id needs reconstruct_seq=True: what is masked and what is asked for have one length.")
-        if mask_id is not None and not 0 <= mask_id < model.end("speech"):
-            raise UserError(
-                f"mask_id is {mask_id}, and this model knows semantic ids from 0 to {model.end('speech') - 1}."
-            )
         self.deletion_prob, self.reconstruct_seq, self.mask_id = deletion_prob, reconstruct_seq, mask_id
 
     def pair(self, batch: Batch) -> tuple[Ids, Ids]:
         whole = self._ids(batch, "speech")
         deleted = random_subset(whole.lengths, whole.ids.shape[1], self.deletion_prob)
         if self.mask_id is not None:
-            return Ids(whole.ids.masked_fill(deleted, self.mask_id), whole.lengths), whole
+            return Ids(whole.ids.masked_fill(deleted, MASKED), whole.lengths), whole
         real = mask_from_lengths(whole.lengths, whole.ids.shape[1])
-        return _only(whole.ids, real & ~deleted), whole if self.reconstruct_seq else _only(whole.ids, deleted)
+        return only(whole.ids, real & ~deleted), whole if self.reconstruct_seq else only(whole.ids, deleted)
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The loss of waves [batch, samples] or of padded ids [batch, time], and its logits."""
-        return self._loss(_waves(x) if x.is_floating_point() else _semantic(x))
+        return self._loss(_speech(x))
 
 
 class SemanticToTextWrapper(TaskWrapper):
@@ -146,30 +147,14 @@ def random_subset(lengths: Tensor, size: int, share: float) -> Tensor:
     return ranks < count[:, None]
 
 
-def _only(ids: Tensor, kept: Tensor) -> Ids:
-    """The kept ids of each row, moved to the front in their order."""
-    lengths = kept.sum(1)
-    size = int(lengths.max()) if len(lengths) else 0
-    front = (~kept).long().argsort(dim=1, stable=True)[:, :size]
-    return Ids(ids.gather(1, front).masked_fill(~mask_from_lengths(lengths, size), PAD), lengths)
-
-
-def _waves(waves: Tensor) -> Batch:
-    """Waves [batch, samples] of any floating point type."""
-    waves = waves.float()
-    lengths = torch.full((len(waves),), waves.shape[-1], device=waves.device)
-    return {"audio": waves[:, None] if waves.ndim == 2 else waves, "lengths": lengths}
-
-
-def _semantic(ids: Tensor) -> Batch:
-    return {"semantic": ids, "semantic_lengths": (ids != PAD).sum(1)}
-
-
 def _speech(given: Tensor) -> Batch:
-    return _waves(given) if given.is_floating_point() else _semantic(given)
+    if given.is_floating_point():
+        return heard(given)
+    return {"semantic": given, "semantic_lengths": (given != PAD).sum(1)}
 
 
 def _text(model: TextToSemantic, given: Tensor | list[str]) -> Batch:
     if isinstance(given, Tensor):
-        return {"text_ids": given, "text_lengths": (given != PAD).sum(1)}
+        text = only(given, real_text(given, model.config.text_pad_id))
+        return {"text_ids": text.ids, "text_lengths": text.lengths}
     return collate_pairs([{"text": text} for text in given], model.text_tokenizer)

@@ -60,9 +60,9 @@ class TextTokenizer(ABC):
     def __init__(self, spec: TextSpec) -> None:
         self.spec = spec
 
-    @abstractmethod
     def unknown(self, text: str) -> list[str]:
         """The characters of `text` that it cannot say, each as often as it stands there."""
+        return [character for character in text if "\ud800" <= character <= "\udfff"]  # halves of a pair: no text
 
     @abstractmethod
     def _ids(self, text: str) -> list[int]: ...
@@ -104,9 +104,6 @@ class Bytes(TextTokenizer):
     """The bytes of UTF-8: 256 ids, and no text that cannot be said."""
 
     size = 256
-
-    def unknown(self, text: str) -> list[str]:
-        return [character for character in text if "\ud800" <= character <= "\udfff"]  # halves of a pair: no text
 
     def _ids(self, text: str) -> list[int]:
         return list(text.encode())

@@ -33,9 +33,6 @@ class BytePairs(TextTokenizer):
         pairs = [(names[left], names[right]) for left, right in spec.merges]
         self._tokenizer = _pipeline(_library().models.BPE({name: i for i, name in enumerate(names)}, pairs))
 
-    def unknown(self, text: str) -> list[str]:
-        return [character for character in text if "\ud800" <= character <= "\udfff"]  # halves of a pair: no text
-
     def _ids(self, text: str) -> list[int]:
         ids: list[int] = self._tokenizer.encode(text).ids
         return ids

@@ -35,11 +35,19 @@ def pseudo_label(
     from madrigal.data.manifest import Manifest
     from madrigal.data.source import manifest_of
     from madrigal.engine.machine import prepare_process, usable_cores
+    from madrigal.errors import UserError
     from madrigal.speartts.pseudo_label import pseudo_label as label
     from madrigal.speartts.pseudo_label import reading_run
 
     prepare_process()
     run = reading_run(run)  # a wrong name should not be found out after a large folder was looked through
+    own = {manifest}
+    if manifest.is_file():
+        listed = Manifest.load(manifest)
+        own = {listed.resolve(entry).parent for entry in listed}
+    for folder in own:
+        if out.resolve().is_relative_to(folder.resolve()):
+            raise UserError(f"{out} lies in {folder}, the folder of the recordings: name one outside of it with -o.")
     prepared_in = Path("prepared") / manifest.resolve().name
     recordings = manifest_of(manifest, prepared_in, anew=True, say=lambda sentence: typer.echo(sentence, err=True))
     if limit is not None:

@@ -140,21 +140,26 @@ def _stream(pieces: Iterator[Any], out: Path, model: Any) -> int:
 
 @contextmanager
 def _opened(out: Path, model: Any) -> Iterator[Callable[[Any], object]]:
-    """A function that takes sound [samples, channels]; of a file that is not finished nothing stays."""
+    """A function that takes sound [samples, channels]; of a file that is not finished nothing stays.
+
+    A file that is there already stays until the new one is whole.
+    """
     if out == PIPE:
         yield lambda sound: (sys.stdout.buffer.write((sound * 32767).astype("<i2").tobytes()), sys.stdout.flush())
         return
     import soundfile
 
     out.parent.mkdir(parents=True, exist_ok=True)
+    path = out.with_name(f"{out.stem}.unfinished{out.suffix}") if out.exists() else out
     try:
-        with soundfile.SoundFile(out, "w", model.sample_rate, model.codec.channels) as file:
+        with soundfile.SoundFile(path, "w", model.sample_rate, model.codec.channels) as file:
             yield lambda sound: (file.write(sound), file.flush())
+        path.replace(out)
     except (soundfile.SoundFileError, TypeError, ValueError) as error:
-        out.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
         raise UserError(f"{out} could not be written ({error}); name a .wav, .flac or .ogg file.") from error
     except BaseException:
-        out.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
         raise
 
 

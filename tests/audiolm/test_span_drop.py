@@ -1,5 +1,8 @@
 """What training hides of the columns that a stage draws, so that a voice is learned from further back."""
 
+import itertools
+from dataclasses import replace
+
 import pytest
 import torch
 from stages import STAGES, streams_of
@@ -17,6 +20,27 @@ def test_spans_of_the_drawn_section_are_hidden_and_nothing_else(name: str) -> No
     hidden = torch.stack([(ids != packed.ids).any(-1) for ids in seen]).float().mean(0)[~given & packed.mask]
     assert 0.2 < float(hidden.mean()) < 0.8
     assert all(bool(((ids == packed.ids) | (ids == stage.layout.nothing)).all()) for ids in seen)
+
+
+@pytest.mark.parametrize("pattern", ["flatten", "delay"])
+def test_a_span_is_as_many_frames_however_they_are_laid_out(pattern: str) -> None:
+    torch.manual_seed(0)
+    stage = STAGES["coarse"](span_drop_prob=0.5, pattern=pattern)
+    columns = stage.layout.sections[-1].pattern.columns_per_frame
+    assert columns == (1 if pattern == "delay" else stage.num_quantizers)
+    first = stage.layout.first_row(1, 0)
+    ids = torch.full((40, 1000 * columns, stage.layout.width), first)
+    packed = replace(stage.layout.pack(streams_of(stage)), ids=ids)
+    hidden = (stage._dropped(packed) == stage.layout.nothing).all(-1)
+    inner = [run for row in hidden for run in runs(row.tolist())[1:-1]]
+    assert inner
+    assert all(length % (25 * columns) == 0 for length in inner)
+    assert 25 * columns in inner
+
+
+def runs(row: list[bool]) -> list[int]:
+    """The lengths of equal values in a row."""
+    return [len(list(group)) for _, group in itertools.groupby(row)]
 
 
 def test_only_training_hides_spans() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from stages import CODES, COARSE, FINE, SEMANTIC, STAGES, streams_of
+from stages import COARSE, CODES, FINE, SEMANTIC, STAGES, streams_of
 from torch import Tensor
 
 from madrigal.audiolm.stage import StageTransformer

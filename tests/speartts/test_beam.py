@@ -132,6 +132,22 @@ def test_SP9_scores_are_those_of_what_was_written() -> None:
             torch.testing.assert_close(made.confidence[row], expected, rtol=1e-4, atol=1e-5)
 
 
+def test_confidence_knows_no_penalty_for_repetition() -> None:
+    """One hypothesis is greedy decoding, and as sure of what it wrote."""
+    changed = 0
+    for seed in range(6):
+        model = small_model(seed)
+        encoded = encoded_sources(model, 4, seed)
+        sampling = GREEDY.model_copy(update={"repetition_penalty": 3.0, "repetition_window": 3})
+        ours = beam_search(model, "speech", encoded, limits(4, 15), beam_size=1, sampling=sampling)
+        theirs = decode(model, "speech", encoded, limits(4, 15), sampling=sampling, noise=RowNoise(range(4)))
+        assert torch.equal(ours.ids, theirs.ids)
+        torch.testing.assert_close(ours.confidence, theirs.confidence, rtol=1e-4, atol=1e-5)
+        free = beam_search(model, "speech", encoded, limits(4, 15), beam_size=1)
+        changed += free.ids.shape != ours.ids.shape or not torch.equal(free.ids, ours.ids)
+    assert changed > 2
+
+
 def test_more_hypotheses_find_likelier_targets() -> None:
     gained = 0.0
     for seed in range(6):

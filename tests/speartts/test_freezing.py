@@ -14,7 +14,8 @@ DEEP = {"source_depth": 4, "target_depth": 3, "target_early_exit_layer": 1}
 DECODER = {"lower.layers.0", "upper.layers.0", "upper.layers.1", "upper.norm"}
 ENCODER = {f"encoder.layers.{n}" for n in range(4)} | {"encoder.norm"}
 EARLY = {"early_norm", "early_project"}
-SPEECH, TEXT = {"tables.speech", "starts.speech"}, {"tables.text", "starts.text"}
+MASKS = {"masks.speech"}
+SPEECH, TEXT = {"tables.speech", "starts.speech"} | MASKS, {"tables.text", "starts.text"}
 EVERYTHING = DECODER | ENCODER | EARLY | SPEECH | TEXT
 
 
@@ -87,7 +88,7 @@ def test_SP15_each_trainer_freezes_what_its_task_should_keep(
     assert changed <= left
     # What the task does not touch has no gradient: the other modality's table, mostly.
     unused = {"speech-speech": TEXT, "semantic-to-text": SPEECH | EARLY, "text-to-semantic": {"starts.text"}}[trainer]
-    assert left - unused <= changed
+    assert left - unused - MASKS <= changed
 
 
 class Tokenizer(torch.nn.Linear):

@@ -1,5 +1,6 @@
 """From sources of all kinds to targets, with the words of older scripts and in the shapes that they ask for."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -87,6 +88,47 @@ def test_filters_of_older_scripts_are_known_by_their_names() -> None:
         model.generate(ids, filter_logits_fn="sparsemax", **TO_SPEECH)
     with pytest.raises(UserError, match="holds ratio"):
         model.generate(ids, filter_fn_kwargs={"ratio": 1}, **TO_SPEECH)
+
+
+def test_filters_with_their_values_bound_keep_them() -> None:
+    def top_p(logits: Tensor, thres: float = 0.9) -> Tensor:
+        return logits
+
+    class Filter:
+        def __call__(self, logits: Tensor) -> Tensor:
+            return logits
+
+    model = small_model(5)
+    ids, _ = sources(4)
+
+    def made(function: Any, **options: Any) -> Generated:
+        return model.generate(ids, filter_logits_fn=function, **options, **TO_SPEECH)
+
+    expected = made("top_p", filter_fn_kwargs={"thres": 0.3})
+    assert same(made(partial(top_p, thres=0.3)), expected)
+    assert same(made(partial(partial(top_p, thres=0.8), thres=0.3)), expected)
+    assert same(made(partial(top_p, thres=0.8), filter_fn_kwargs={"thres": 0.3}), expected)
+    for wrong, said in (
+        (Filter(), "not Filter"),
+        (partial(Filter()), "not Filter"),
+        (lambda logits: logits, "not <lambda>"),
+        (partial(top_p, 0.3), "give them by name"),
+    ):
+        with pytest.raises(UserError, match=said):
+            made(wrong)
+
+
+@pytest.mark.parametrize("way", [{}, {"beam_search_decode": True}, {"spec_decode": True}], ids=str)
+def test_autocast_changes_nothing_of_what_is_written(way: dict[str, Any]) -> None:
+    for seed in range(5):
+        model = small_model(seed)
+        ids, _ = sources(3, seed)
+        draws = {} if "beam_search_decode" in way else {"temperature": 0.0}
+        expected = model.generate(ids, **way, **draws, **{**TO_SPEECH, "max_length": 20})
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            made = model.generate(ids, **way, **draws, **{**TO_SPEECH, "max_length": 20})
+        assert same(made, expected)
+        assert torch.equal(made.confidence, expected.confidence)
 
 
 @pytest.mark.parametrize("source_type", ["speech", "text"])
@@ -229,6 +271,11 @@ def test_what_was_generated_can_be_trained_on() -> None:
     ("wrong", "said"),
     [
         ({"beam_search_decode": True, "spec_decode": True}, "not both"),
+        ({"beam_search_decode": True, "temperature": 0.5, "seed": 0}, "temperature and seed cannot act"),
+        ({"beam_size": 4}, "beam_size cannot act here, with no beam_search_decode"),
+        ({"length_penalty": 1.0, "spec_decode": True}, "length_penalty cannot act"),
+        ({"spec_decode_gamma": 5}, "spec_decode_gamma cannot act here, with no spec_decode"),
+        ({"spec_decode_lenience": 1.0, "beam_search_decode": True}, "spec_decode_lenience cannot act"),
         ({"sampling": Sampling(), "temperature": 1.0}, "a Sampling, or temperature, not both"),
         ({"temperature": -1.0}, "temperature"),
         ({"max_length": 0}, "max_length is 1 or more"),

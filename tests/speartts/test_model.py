@@ -190,7 +190,7 @@ def test_what_makes_no_sense_is_refused(options: dict[str, Any], said: str) -> N
 
 
 def test_older_words_that_choose_nothing_are_taken() -> None:
-    words = {"attn_flash": True, "semantic_pad_id": PAD, "text_pad_id": 0, "autoset_semantic_eos_id": True}
+    words = {"attn_flash": True, "semantic_pad_id": PAD, "text_pad_id": None, "autoset_semantic_eos_id": True}
     assert new_model(**words).config == new_model().config
 
 

@@ -19,6 +19,7 @@ from madrigal.errors import UserError
 from madrigal.speartts.generated import GeneratedAudioTextDataset, SemanticToTextDatasetGenerator
 from madrigal.speartts.labels import Label
 from madrigal.speartts.pseudo_label import Labelled, Reader, pseudo_label
+from madrigal.verbs.pseudo_label import pseudo_label as pseudo_label_verb
 
 
 @pytest.fixture(autouse=True)
@@ -171,11 +172,58 @@ def test_SP12_nothing_is_overwritten_unasked(run: Path, tmp_path: Path, monkeypa
     assert [(entry.model_extra or {})["confidence"] for entry in done.manifest] == [known[-1]]
 
 
-def test_a_manifest_of_somebody_else_stays(run: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["settings.json", "manifest.jsonl", "rejected.jsonl"])
+def test_a_file_of_somebody_else_stays(run: Path, tmp_path: Path, name: str) -> None:
+    manifest, folder = speech(tmp_path / "speech"), tmp_path / "theirs"
+    folder.mkdir()
+    (folder / name).write_text('{"theirs": 1}\n')
+    before = files(folder)
+    with pytest.raises(UserError, match=f"is not empty .it holds {name}"):
+        label(run, manifest, folder)
+    with pytest.raises(UserError, match="is there already, and is not known to be of labels"):
+        label(run, manifest, folder, overwrite=True)
+    assert files(folder) == before
+
+
+def test_a_folder_of_somebody_else_is_written_to_when_asked(run: Path, tmp_path: Path) -> None:
+    manifest, folder = speech(tmp_path / "speech"), tmp_path / "theirs"
+    (folder / "read").mkdir(parents=True)
+    for name in ("notes.txt", "read/notes.jsonl"):
+        (folder / name).write_text("theirs")
+    with pytest.raises(UserError, match="is not empty"):
+        label(run, manifest, folder)
+    label(run, manifest, folder, overwrite=True)
+    label(run, manifest, tmp_path / "alone")
+    theirs = {"notes.txt": b"theirs", "read/notes.jsonl": b"theirs"}
+    assert files(folder) == {**files(tmp_path / "alone"), **theirs}
+
+
+@pytest.mark.parametrize("damage", ["missing", "unreadable"])
+def test_what_was_read_by_nobody_knows_whom_is_read_again(run: Path, tmp_path: Path, damage: str) -> None:
+    manifest, folder = speech(tmp_path / "speech"), tmp_path / "out"
+    label(reading_run(tmp_path / "other", dim=24), manifest, folder)
+    if damage == "missing":
+        (folder / "settings.json").unlink()
+    else:
+        (folder / "settings.json").write_text('{"mod')
+    before = files(folder)
+    with pytest.raises(UserError, match=r"no settings\.json says which labels it holds"):
+        label(run, manifest, folder)
+    assert files(folder) == before
+    label(run, manifest, folder, overwrite=True)
+    label(run, manifest, tmp_path / "alone")
+    assert (folder / "manifest.jsonl").read_bytes() == (tmp_path / "alone/manifest.jsonl").read_bytes()
+
+
+def test_labels_do_not_go_among_the_recordings(run: Path, tmp_path: Path) -> None:
     manifest = speech(tmp_path / "speech")
     manifest.write(tmp_path / "speech/manifest.jsonl")
-    with pytest.raises(UserError, match="is there already"):
-        label(run, manifest, tmp_path / "speech")
+    before = files(tmp_path / "speech")
+    for named in (tmp_path / "speech", tmp_path / "speech/manifest.jsonl"):
+        for out in (tmp_path / "speech", tmp_path / "speech/labels"):
+            with pytest.raises(UserError, match="the folder of the recordings: name one outside of it"):
+                pseudo_label_verb(run, named, out)
+    assert files(tmp_path / "speech") == before
 
 
 def test_when_nothing_passes_the_best_is_told(run: Path, tmp_path: Path) -> None:
@@ -214,7 +262,7 @@ def test_SP12_a_dataset_becomes_pairs(tmp_path: Path, kind: str) -> None:
     pairs = GeneratedAudioTextDataset(tmp_path / "pairs", delimiter_id=-1)
     assert len(pairs) == len(done) > 0
     for (speech_ids, text), entry in zip([pairs[n] for n in range(len(pairs))], done, strict=True):
-        ids = items()[int(entry.path)][0]
+        ids = items()[int(entry.path.partition("-")[0])][0]
         assert speech_ids.tolist() == ids[ids != PAD].tolist()
         assert isinstance(text, str) if kind == "text" else text.dtype == torch.int64
         if kind == "ids":
@@ -232,3 +280,26 @@ def test_SP12_a_second_dataset_does_not_replace_the_first(tmp_path: Path) -> Non
         SemanticToTextDatasetGenerator(model, dataset=items(), folder=tmp_path, text_pad_id=5)
     with pytest.raises(UserError, match="Waves need a semantic tokenizer"):
         SemanticToTextDatasetGenerator(model, dataset=[torch.randn(800)], folder=tmp_path / "waves")()
+
+
+def test_a_dataset_of_the_same_shapes_is_another(tmp_path: Path) -> None:
+    model, folder = reader(), tmp_path / "pairs"
+    first, second = ([torch.full((8,), value), torch.arange(8)] for value in (2, 5))
+    SemanticToTextDatasetGenerator(model, dataset=first, folder=folder)()
+    before = files(folder)
+    with pytest.raises(UserError, match="another set of recordings"):
+        SemanticToTextDatasetGenerator(model, dataset=second, folder=folder)()
+    assert files(folder) == before
+    SemanticToTextDatasetGenerator(model, dataset=second, folder=folder)(overwrite=True)
+    alone = tmp_path / "alone"
+    SemanticToTextDatasetGenerator(model, dataset=second, folder=alone)()
+    assert (folder / "manifest.jsonl").read_bytes() == (alone / "manifest.jsonl").read_bytes()
+    for mine, theirs in zip(*map(GeneratedAudioTextDataset, (folder, alone)), strict=True):
+        assert mine[0].tolist() == theirs[0].tolist()
+        assert mine[1] == theirs[1]
+
+
+def test_an_unknown_word_is_refused(tmp_path: Path) -> None:
+    SemanticToTextDatasetGenerator(reader(), dataset=items(), folder=tmp_path)()
+    with pytest.raises(UserError, match="GeneratedAudioTextDataset has no option delimiter; it takes folder"):
+        GeneratedAudioTextDataset(tmp_path, delimiter=-1)

@@ -9,11 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
-from tiny_speech import RATE, speaking_run, voice
+import torch
+from tiny_speech import RATE, TOKEN, speaking_run, voice
 from untranscribed import reading_run, speech
 
 import madrigal.speartts_evaluation as judge
 from madrigal.cli import main
+from madrigal.errors import UserError
+from madrigal.speartts.model import TextToSemantic
+from madrigal.speartts.speech import PAUSE_SECONDS, Speech, TextToSpeech
 
 
 class Command:
@@ -113,19 +117,64 @@ SAID = {
 }
 
 
+PIECES = {"five thousand characters": 143}
+"""Of all others there is one."""
+
+
+@pytest.fixture(scope="module")
+def endless(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that speaks until it is stopped."""
+    run = speaking_run(tmp_path_factory.mktemp("runs") / "endless")
+    speaker = TextToSemantic.from_pretrained(run / "speak")
+    with torch.no_grad():
+        speaker.tables["speech"].weight[-1] = 0
+        speaker.tables["speech"].weight[:-1] *= 10
+    speaker.save_pretrained(run / "speak")
+    return run
+
+
 @pytest.mark.parametrize("what", SAID)
-def test_any_text_is_said_or_refused_in_one_sentence(
-    command: Command, run: Path, what: str, monkeypatch: pytest.MonkeyPatch
+def test_all_of_any_text_is_said(command: Command, endless: Path, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Three tokens a piece: long pieces of an untrained model are not worth waiting for.
+    monkeypatch.setattr("madrigal.speartts.speech.SLOWEST", 1e9)
+    monkeypatch.setattr("madrigal.speartts.speech.GRACE_SECONDS", 3 * TOKEN / RATE)
+    words = ("say", SAID[what], "--run", endless, "--voice", "voice.wav", "-o", "o.wav", "--temperature", "0", "--json")
+    status, out, err = command(*words)
+    assert status == 0, err
+    pieces = json.loads(out)["pieces"]
+    assert len(pieces) == PIECES.get(what, 1)
+    wave = heard("o.wav")
+    assert len(wave) == len(pieces) * 3 * TOKEN + (len(pieces) - 1) * round(PAUSE_SECONDS * RATE)
+    assert np.isfinite(wave).all()
+
+
+def test_a_model_that_says_nothing_is_told_in_one_sentence(
+    command: Command, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Long pieces of an untrained model are not worth waiting for.
-    monkeypatch.setattr("madrigal.speartts.speech.SLOWEST", 1000.0)
-    words = ("say", SAID[what], "--run", run, "--voice", "voice.wav", "-o", "o.wav", "--temperature", "1")
-    status, _, err = command(*words)
-    if status:
-        assert err.startswith("madrigal: The model ended before it said anything")
-        assert status == 2
-    else:
-        assert np.isfinite(heard("o.wav")).all()
+    monkeypatch.setattr(TextToSpeech, "say", lambda self, *_, **__: Speech(torch.zeros(0), RATE, [], []))
+    assert "The model ended before it said anything" in command.refused("say", "Hello.", "--run", run, "-o", "o.wav")
+    assert not Path("o.wav").exists()
+
+
+def test_a_file_that_is_replaced_stays_until_the_new_one_is_whole(
+    command: Command, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say = ("say", "Hello.", "--run", run, "-o", "o.wav", "--stream", "--overwrite")
+    command.done(*say)
+    first, made = Path("o.wav").read_bytes(), TextToSpeech.stream
+
+    def breaks(self: TextToSpeech, *words: Any, **options: Any) -> Any:
+        yield next(made(self, *words, **options))
+        assert Path("o.wav").read_bytes() == first
+        raise UserError("The disk is full.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TextToSpeech, "stream", breaks)
+        command.refused(*say, "--seed", "1")
+    assert Path("o.wav").read_bytes() == first
+    command.done(*say, "--seed", "1")
+    assert Path("o.wav").read_bytes() != first
+    assert sorted(path.name for path in Path().glob("*.wav")) == ["o.wav", "voice.wav"]
 
 
 def test_a_prompt_of_any_kind_or_none(command: Command, run: Path) -> None:

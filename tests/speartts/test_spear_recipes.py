@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +169,7 @@ def test_a_text_that_cannot_be_said_is_told_before_training(corpus: Path, tmp_pa
         ("speech-speech", "plan.mask_id=3", "needs reconstruct_seq"),
         ("semantic-to-text", "data.generated=x", "has no key"),
         ("text-to-semantic", "data.generated_ratio=1.5", "less than 1"),
+        ("text-to-semantic", "data.generated_ratio=0.5", "name their folder with generated"),
         ("text-to-semantic", "start=./nowhere", "no model"),
     ],
 )
@@ -175,14 +178,24 @@ def test_mistakes_are_told_in_a_sentence(corpus: Path, tmp_path: Path, system: s
         recipe(corpus, system, override).trainer(tmp_path)
 
 
-def test_generated_pairs_of_a_folder_join_the_real_ones(corpus: Path, tmp_path: Path) -> None:
-    """The labelled set is a manifest with texts, and tokens beside it."""
-    folder = tmp_path / "labelled"
+def labelled(corpus: Path, folder: Path, name_of: Callable[[Path], Path]) -> Path:
+    """A manifest with texts, and tokens beside it, of copies of the recordings of the corpus or of themselves."""
     manifest = Manifest.load(corpus / "prepared")
-    named = [e.model_copy(update={"path": os.path.relpath(manifest.resolve(e), folder)}) for e in manifest if e.text]
     folder.mkdir()
-    Manifest(folder, named).write(folder / "manifest.jsonl")
+    entries = []
+    for entry in manifest:
+        if entry.text:
+            path = name_of(manifest.resolve(entry))
+            if not path.exists():
+                shutil.copy(manifest.resolve(entry), path)
+            entries.append(entry.model_copy(update={"path": os.path.relpath(path, folder)}))
+    Manifest(folder, entries).write(folder / "manifest.jsonl")
     tokenize_manifest(Manifest.load(folder), [str(corpus / "tokenizer")], folder)
+    return folder
+
+
+def test_generated_pairs_of_a_folder_join_the_real_ones(corpus: Path, tmp_path: Path) -> None:
+    folder = labelled(corpus, tmp_path / "labelled", lambda path: tmp_path / "labelled" / path.name)
     mix = [f"data.tokens={corpus / 'tokens'}", f"data.generated={folder}", "data.generated_ratio=0.5"]
     made = recipe(corpus, "text-to-semantic", *mix).trainer(tmp_path / "run")
     assert len(made.data.train) == 10
@@ -190,3 +203,45 @@ def test_generated_pairs_of_a_folder_join_the_real_ones(corpus: Path, tmp_path: 
     made.train()
     with pytest.raises(UserError, match="so must the recordings"):
         recipe(corpus, "text-to-semantic", *mix[1:])
+
+
+def test_recordings_that_are_held_out_or_real_are_not_learned_from_with_a_generated_text(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the five, 1 and 2 are real, 3 is validated on, and 4 and 5 are new."""
+    manifest = Manifest.load(corpus / "prepared")
+    for name, numbers in (("real", "12"), ("held-out", "3")):
+        chosen = [e for e in manifest if Path(e.path).stem in numbers]
+        (tmp_path / name).mkdir()
+        paths = [e.model_copy(update={"path": str(manifest.resolve(e).resolve())}) for e in chosen]
+        Manifest(tmp_path / name, paths).write(tmp_path / name / "manifest.jsonl")
+        tokenize_manifest(Manifest.load(tmp_path / name), [str(corpus / "tokenizer")], tmp_path / "tokens")
+    folder = labelled(corpus, tmp_path / "labelled", lambda path: path)
+    given = [f"data.tokens={tmp_path / 'tokens'}", f"data.valid_path={tmp_path / 'held-out'}"]
+    given += [f"data.path={tmp_path / 'real'}", f"data.generated={folder}"]
+    made = recipe(corpus, "text-to-semantic", *given).trainer(tmp_path / "run")
+    assert "3 of 5 generated pairs" in capsys.readouterr().err
+    assert len(made.data.train) == 4
+    generated = made.data.train.datasets[1]
+    names = [Path(generated.dataset.manifest.entries[index].path).stem for index in generated.indices]
+    assert sorted(names) == ["4", "5"]
+    made.train()
+
+
+@pytest.mark.parametrize("kept", ["a checkpoint", "nothing"])
+def test_a_run_goes_on_without_its_start_once_it_has_learned(
+    corpus: Path, tmp_path: Path, pretrained: Path, kept: str
+) -> None:
+    start = tmp_path / "start"
+    shutil.copytree(pretrained, start)
+    options = ["model={}", f"start={start}"]
+    made = recipe(corpus, "text-to-semantic", *options).trainer(tmp_path / "run")
+    if kept == "a checkpoint":
+        made.train()
+        shutil.rmtree(start)
+        more = recipe(corpus, "text-to-semantic", *options, "plan.num_train_steps=3")
+        assert more.trainer(tmp_path / "run", resume=True).train().step == 3
+    else:  # then it begins with the weights of its start
+        again = recipe(corpus, "text-to-semantic", *options).trainer(tmp_path / "run", resume=True)
+        for key, tensor in made.model.state_dict().items():
+            assert torch.equal(again.model.state_dict()[key], tensor), key

@@ -3,11 +3,16 @@
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from spear_trainings import TRAINERS, make, whole_state
 
+from madrigal.data.manifest import Entry, Manifest
+from madrigal.data.token_writing import close_folder, open_folder, write_shard
+from madrigal.data.tokens import TokenInfo
 from madrigal.errors import UserError
 
 OPTIONS = {"target_early_exit_layer": 1, "cond_drop_prob": 0.4, "ff_dropout": 0.1}
@@ -74,3 +79,37 @@ def test_a_run_goes_on_with_the_tokenizer_that_it_began_with(tmp_path: Path) -> 
     make("speech-speech", tmp_path, wav2vec=Ears("a" * 16)).train()
     with pytest.raises(UserError, match="trained with another tokenizer"):
         make("speech-speech", tmp_path, wav2vec=Ears("b" * 16), resume=True)
+
+
+def labelled(folder: Path, text: str) -> Path:
+    """Four generated pairs."""
+    info = TokenInfo(kind="stub", fingerprint="a" * 16, frame_rate=25.0, codebook_size=20)
+    entries = [Entry(path=f"{n}.wav", duration=0.24, sample_rate=16000, channels=1, text=text) for n in range(4)]
+    manifest = Manifest(folder, entries)
+    place = open_folder(folder, info, manifest)
+    shard = write_shard(place, 0, info, entries, lambda entry: np.arange(6) + int(entry.path[0]))
+    close_folder(place, info, manifest, [shard])
+    manifest.write(folder / "manifest.jsonl")
+    return folder
+
+
+def test_a_run_goes_on_with_the_generated_pairs_that_it_began_with(tmp_path: Path) -> None:
+    def trainer(folder: str, text: str = "so far", **options: Any) -> Any:
+        pairs = labelled(tmp_path / text, text)
+        given = {"generated_audio_text_dataset_folder": pairs, "generated_ratio": 0.5, **options}
+        return make("text-to-semantic", tmp_path / folder, model=OPTIONS, **given)
+
+    # Nothing is learned yet: other pairs may still take the place of these.
+    trainer("broken", "far away")
+    whole, broken = trainer("whole").train(), trainer("broken", resume=True)
+
+    def stop(figures: dict[str, float]) -> None:
+        if broken.step == 4 and "loss" in figures:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    broken.train(stop)
+    with pytest.raises(UserError, match="has learned from other generated pairs"):
+        trainer("broken", "far away", resume=True)
+    resumed = trainer("broken", resume=True)
+    assert resumed.step == 4
+    assert_same(whole_state(whole), whole_state(resumed.train()))

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_models import GREEDY, SPEECH, agreeing_model, encoded_sources, limits, small_model, whole_logits
+from small_models import GREEDY, SPEECH, agreeing_model, encoded_sources, limits, small_model, sources, whole_logits
 from torch import Tensor
 
 from madrigal.data.tokens import PAD
@@ -41,6 +41,15 @@ def test_SP1_greedy_speculative_is_greedy(rows: int, make: Any) -> None:
         assert_same(ours, theirs)
         lengths.update(ours.lengths.tolist())
     assert len(lengths) > 2
+
+
+def test_SP1_greedy_speculative_is_greedy_under_autocast() -> None:
+    for seed in range(10):
+        model, (ids, _) = small_model(seed), sources(8, seed)
+        options = {"source_type": "text", "target_type": "speech", "max_length": 20, "temperature": 0.0}
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            ours, theirs = (model.generate(ids, spec_decode=drafts, **options) for drafts in (True, False))
+        assert_same(ours, theirs)
 
 
 @pytest.mark.parametrize("gamma", [1, 2, 5, 9])

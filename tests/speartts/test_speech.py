@@ -155,6 +155,24 @@ def test_a_model_without_an_end_is_stopped() -> None:
     assert [len(row) for row in rows] == [80, 115]
 
 
+def test_an_early_exit_drafts_and_changes_nothing_of_what_is_said(prompt: Path) -> None:
+    model = speech(speaker={"target_early_exit_layer": 1})
+    speaker, greedy, asked = model.text_to_semantic, Sampling(temperature=0.0), []
+    speaker.upper.register_forward_hook(lambda module, args, out: asked.append(out.shape[1]))
+    pieces, rows = model.semantic(["Hello.", "Good morning."], [1, 2], greedy)
+    assert max(asked) > 1  # drafts are checked together
+    for text, row, piece in zip(["Hello.", "Good morning."], rows, pieces, strict=True):
+        plain = speaker.generate([text], source_type="text", target_type="speech", sampling=greedy, max_length=115)
+        assert plain.rows()[0][: len(row)].tolist() == row.tolist()
+        assert piece.ended == bool(plain.ended[0])
+
+
+def test_a_prompt_without_a_tokenizer_is_refused(prompt: Path) -> None:
+    model = TextToSpeech(**{**parts(), "wav2vec": None})
+    with pytest.raises(UserError, match="needs the semantic tokenizer: give it as wav2vec"):
+        model.say("Hello.", voice=prompt)
+
+
 MISFITS: dict[str, tuple[dict[str, Any], str]] = {
     "tokens": (
         {"coarse": {"num_semantic_tokens": 13}},

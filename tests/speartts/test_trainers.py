@@ -15,6 +15,7 @@ from madrigal.errors import UserError
 from madrigal.speartts.edit_distance import character_errors
 from madrigal.speartts.model import TextToSemantic
 from madrigal.speartts.pairs import mixed
+from madrigal.speartts.source import PairSource
 from madrigal.speartts.training import SpeechSpeechPretrainer
 
 INFO = TokenInfo(kind="stub", fingerprint="fedcba9876543210", frame_rate=25.0, codebook_size=SEMANTIC)
@@ -255,3 +256,34 @@ def test_generated_pairs_go_by_a_budget_too(generated: Path, tmp_path: Path) -> 
 def test_errors_are_counted_in_characters(said: str, read: str, errors: int) -> None:
     assert character_errors(said, read) == errors
     assert character_errors(read, said) == errors
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"generated_ratio": 0.5, "folder": None}, "generated_ratio is a share of pairs that need"),
+        ({"generated_ratio": 1.0}, "generated_ratio is 1.0; give a share between 0 and 1"),
+        ({"generated_ratio": 0.0}, "generated_ratio is 0.0; give a share between 0 and 1"),
+        ({"train_dataloader": [1], "dataset": None}, "is not mixed into a train_dataloader"),
+        ({"source": PairSource(path=Path("x")), "dataset": None}, "is not mixed into a source"),
+    ],
+)
+def test_what_would_not_be_mixed_in_is_refused(
+    options: dict[str, Any], said: str, generated: Path, tmp_path: Path
+) -> None:
+    given = {"generated_audio_text_dataset_folder": options.pop("folder", generated), **options}
+    with pytest.raises(UserError, match=said):
+        make("text-to-semantic", tmp_path / "a", **given)
+
+
+def test_generated_texts_are_looked_at_before_training(generated: Path, tmp_path: Path) -> None:
+    text = {"text": {"kind": "characters", "alphabet": " adefghilnorswy"}}
+    with pytest.raises(UserError, match=r"The text of 0\.wav in .* holds .* which the characters tokenizer cannot say"):
+        make("text-to-semantic", tmp_path / "a", model=text, generated_audio_text_dataset_folder=generated)
+
+
+def test_layers_are_chosen_in_one_way(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="freeze_encoder_layers_below needs tuned_encoder_layers=null"):
+        make("text-to-semantic", tmp_path / "a", freeze_encoder_layers_below=1, tuned_encoder_layers=2)
+    plan = make("text-to-semantic", tmp_path / "a", freeze_encoder_layers_below=1).plan
+    assert type(plan)(**plan.recorded()) == plan, "what a run has recorded can be followed again"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +97,9 @@ def test_mistakes_are_told_before_training(corpus: Path, tmp_path: Path) -> None
         recipe(corpus, "speech=null")
     with pytest.raises(UserError, match=r"pretrain has model\.unique_consecutive=True, and coarse has False"):
         recipe(corpus, "pretrain.model.unique_consecutive=true").trainer(tmp_path / "run")
+    for part in ("read", "speak"):
+        with pytest.raises(UserError, match=rf"{part} has model\.unique_consecutive=True, and coarse has False"):
+            recipe(corpus, f"{part}.model.unique_consecutive=true").trainer(tmp_path / "run")
     with pytest.raises(UserError, match="The stages draw 70 levels, and the codec speech-16k has"):
         recipe(corpus, "fine.model.num_fine_quantizers=68").trainer(tmp_path / "run")
     with pytest.raises(UserError, match="where the run keeps its own files"):
@@ -102,3 +107,32 @@ def test_mistakes_are_told_before_training(corpus: Path, tmp_path: Path) -> None
     with pytest.raises(UserError, match="The recipe's speak"):
         recipe(corpus, "speak.plan.steps=3")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_finished_part_of_other_tokens_is_told_before_training(run: Path, corpus: Path, tmp_path: Path) -> None:
+    anew = ("coarse.model.unique_consecutive=true", "coarse.model.frames_per_semantic=null")
+    with pytest.raises(UserError, match=r"pretrain has model\.unique_consecutive=False, and coarse has True"):
+        recipe(corpus, *anew, f"pretrain={run / 'pretrain'}").trainer(tmp_path / "run")
+    silent = "speak={recipe: text-to-semantic/tiny}"  # takes over what pretraining has, or else the default
+    recipe(corpus, f"pretrain={run / 'pretrain'}", silent).check(tmp_path / "run")
+    with pytest.raises(UserError, match=r"speak has model\.unique_consecutive=True, and coarse has False"):
+        recipe(corpus, "pretrain=null", silent).trainer(tmp_path / "run")
+
+
+def test_other_labels_need_another_speaker(run: Path, corpus: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "run"
+    shutil.copytree(run, mine)
+    taken = [f"{part}={run / part}" for part in ("tokenizer", "pretrain", "read", "coarse", "fine")]
+    taken.append(f"tokens={run / 'tokens'}")
+    changed = recipe(corpus, *taken, "labels.beam_size=2")
+    before = (mine / "labels/settings.json").read_bytes()
+    with pytest.raises(
+        UserError, match=r"The part speak has learned from .*another beam: .* move .*speak away"
+    ) as said:
+        changed.trainer(mine, resume=True).train()
+    assert "--overwrite" not in str(said.value)
+    assert (mine / "labels/settings.json").read_bytes() == before
+    shutil.rmtree(mine / "speak")
+    changed.trainer(mine, resume=True).train()
+    assert json.loads((mine / "labels/settings.json").read_text())["beam_size"] == 2
+    assert list((mine / "speak/checkpoints").iterdir())

@@ -10,6 +10,7 @@ from spear_trainings import SEMANTIC, TRAINERS, WRITTEN, Pairs, make, new_model,
 from madrigal.data.tokens import PAD
 from madrigal.errors import UserError
 from madrigal.speartts.losses import learn
+from madrigal.speartts.model import MASKED
 from madrigal.speartts.pairs import Ids, collate_pairs
 from madrigal.speartts.wrappers import (
     SemanticToTextWrapper,
@@ -61,20 +62,54 @@ def test_the_whole_may_be_asked_for_with_or_without_masks() -> None:
     source, target = SpeechSpeechPretrainWrapper(model, reconstruct_seq=True).pair(batch)
     assert torch.equal(target.ids, batch["semantic"])
     assert source.lengths.tolist() == [4, 3]
-    masked = {**batch, "semantic": batch["semantic"].masked_fill(batch["semantic"] == 0, 1)}
-    source, target = SpeechSpeechPretrainWrapper(model, reconstruct_seq=True, mask_id=0).pair(masked)
+    source, target = SpeechSpeechPretrainWrapper(model, reconstruct_seq=True, mask_id=0).pair(batch)
+    assert torch.equal(target.ids, batch["semantic"])
     assert source.lengths.tolist() == [10, 7]
-    assert (source.ids == 0).sum(1).tolist() == [6, 4]
-    assert torch.equal(source.ids.where(source.ids != 0, masked["semantic"]), masked["semantic"])
+    is_masked = source.ids == MASKED
+    assert is_masked.sum(1).tolist() == [6, 4]
+    assert torch.equal(source.ids.where(~is_masked, batch["semantic"]), batch["semantic"])
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [({"mask_id": 3}, "needs reconstruct_seq"), ({"mask_id": SEMANTIC, "reconstruct_seq": True}, "from 0 to 19")],
-)
-def test_masks_that_make_no_sense_are_refused(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        SpeechSpeechPretrainWrapper(new_model(), **options)
+def test_masked_places_have_a_vector_that_no_code_has() -> None:
+    """Any number masks, in or beyond the vocabulary, and no code learns from what is masked."""
+    model, batch = new_model(unique_consecutive=False), speech_batch((10, 7))
+    losses = []
+    for mask_id in (0, SEMANTIC):
+        torch.manual_seed(3)
+        wrapper = SpeechSpeechPretrainWrapper(model, reconstruct_seq=True, mask_id=mask_id)
+        losses.append(wrapper.losses(batch, training=False)["speech"])
+    assert torch.equal(*losses)
+    losses[0].backward()
+    assert model.masks["speech"].grad is not None
+    assert model.masks["speech"].grad.abs().sum() > 0
+    ids = torch.tensor([[MASKED, 4, MASKED]])
+    seen = model.encode("speech", ids).hidden
+    model.tables["speech"].weight.grad = None
+    seen.sum().backward()
+    rows = model.tables["speech"].weight.grad.abs().sum(1).nonzero().flatten()  # type: ignore[union-attr]
+    assert rows.tolist() == [4]
+    with pytest.raises(UserError, match="The text ids hold"):
+        model.encode("text", ids)
+
+
+def test_a_mask_needs_its_place_in_the_target() -> None:
+    with pytest.raises(UserError, match="needs reconstruct_seq"):
+        SpeechSpeechPretrainWrapper(new_model(), mask_id=3)
+
+
+@pytest.mark.parametrize("pad_id", [0, 5])
+def test_SP6_text_that_is_padded_with_an_id_of_its_own_is_read_without_it(pad_id: int) -> None:
+    """Where older scripts say what pads their text; in a row's middle the same id is text."""
+    model = new_model(text_pad_id=pad_id)
+    speech = torch.tensor([[3, 8, 1, 9]])
+    plain, padded = torch.tensor([[7, pad_id, 9]]), torch.tensor([[7, pad_id, 9, pad_id, pad_id, PAD]])
+    write, read = TextToSemanticWrapper(model), SemanticToTextWrapper(model)
+    torch.testing.assert_close(write(padded, speech), write(plain, speech))
+    torch.testing.assert_close(read(speech, padded), read(speech, plain))
+    assert torch.equal(write.generate(padded, max_length=3).source, plain)
+    other = TextToSemanticWrapper(new_model())
+    assert abs(float(other(padded, speech)[0].detach() - other(plain, speech)[0].detach())) > 1e-6
+    assert other.generate(padded, max_length=3).source.shape == (1, 5)
 
 
 @pytest.mark.parametrize("ways", [("speech", "text"), ("text", "speech"), ("speech", "speech")])
@@ -167,6 +202,21 @@ def test_SP2_waves_are_heard_by_the_wrappers_own_tokenizer() -> None:
     wrapper = SemanticToTextWrapper(new_model(), Ears())
     heard = wrapper.generate((ids / 20).repeat_interleave(4, dim=1).half(), max_length=5, temperature=0.0)
     assert torch.equal(heard.ids, wrapper.generate(ids, max_length=5, temperature=0.0).ids)
+
+
+def test_SP2_lengths_of_waves_count_samples() -> None:
+    """A padded wave is read as far as it is real, by the wrapper's tokenizer as by the model's own."""
+    ids = torch.tensor([[3, 8, 1, 9], [2, 4, 0, 0]])
+    waves, lengths = (ids / 20).repeat_interleave(4, dim=1), torch.tensor([16, 8])
+    model = new_model()
+    made = SemanticToTextWrapper(model, Ears()).generate(waves, source_lengths=lengths, max_length=5, temperature=0.0)
+    assert made.source.tolist() == [[3, 8, 1, 9], [2, 4, PAD, PAD]]
+    assert made.source_lengths.tolist() == [4, 2]
+    options: dict[str, Any] = {"source_type": "speech", "target_type": "text", "max_length": 5, "temperature": 0.0}
+    given = model.generate(waves, source_lengths=lengths, tokenizer=Ears(), **options)
+    own = new_model(wav2vec=Ears()).generate(waves, source_lengths=lengths, **options)
+    assert torch.equal(made.ids, given.ids)
+    assert torch.equal(made.ids, own.ids)
 
 
 def test_the_early_exit_learns_where_speech_is_written() -> None:
