@@ -10,8 +10,6 @@ from madrigal.layers.norm import RMSNorm, unit
 from madrigal.layers.positions import turn
 from madrigal.layers.sight import Sight
 
-LONG = 1024  # keys
-
 
 class SelfAttention(nn.Module):
     """Queries, keys and values, all of the normed input. [batch, time, dim] -> the same shape.
@@ -155,12 +153,7 @@ def attend_one(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -
     if bias is not None and bias.shape[1] > 1:
         bias = bias.reshape(len(bias), *shape[1:3], -1)
     folded = query.reshape(shape)
-    if key.shape[2] < LONG or shape[2] == 1 or query.dtype != torch.float32:
-        out = F.scaled_dot_product_attention(folded, key, value, attn_mask=bias)
-    else:
-        # Many keys are more than a core's own memory holds; this order reads them once, from first to last.
-        scores = torch.matmul(key, folded.transpose(2, 3) * dim_head**-0.5).transpose(2, 3)
-        out = torch.matmul((scores if bias is None else scores + bias).softmax(dim=-1), value)
+    out = F.scaled_dot_product_attention(folded, key, value, attn_mask=bias)
     return out.reshape(batch, heads * dim_head)
 
 

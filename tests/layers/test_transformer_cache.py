@@ -59,20 +59,6 @@ def test_AM2_AM3_cached_equals_full_forward(positions: str, kv_heads: int | None
 
 
 @pytest.mark.parametrize("positions", POSITIONS)
-@pytest.mark.parametrize("kv_heads", [2, 1])
-def test_long_sequences_are_read_in_another_order_to_the_same(
-    positions: str, kv_heads: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("madrigal.layers.multi_head.LONG", 4)
-    model = small(positions=positions, kv_heads=kv_heads, cross_attend=True)
-    x, given = torch.randn(3, TIME, DIM), conditions("cross", 3, ragged=True)
-    for mask in (None, MASK):
-        real = slice(None) if mask is None else mask
-        out = in_pieces(model, x, [1] * TIME, given, mask=mask)
-        torch.testing.assert_close(out[real], model(x, mask=mask, **given)[real], rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("positions", POSITIONS)
 def test_AM7_prompts_of_different_lengths_equal_each_alone(positions: str) -> None:
     """The prompts are padded on the right, and what follows is appended after the pads."""
     model = small(positions=positions, kv_heads=1)
