@@ -37,6 +37,15 @@ class Ranks:
         dist.all_gather(parts, tensor.contiguous())
         return parts
 
+    def gather_text(self, text: str) -> list[str]:
+        """The texts of all ranks, in rank order."""
+        letters = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8) if text else torch.empty(0)
+        lengths = [int(part) for part in self.gather(torch.tensor([len(letters)], device=self.device))]
+        padded = torch.zeros(max(lengths), dtype=torch.uint8, device=self.device)
+        padded[: len(letters)] = letters
+        parts = self.gather(padded)
+        return [bytes(part[:length].tolist()).decode() for part, length in zip(parts, lengths, strict=True)]
+
     def broadcast_(self, tensors: Sequence[Tensor]) -> None:
         """Give every rank the main rank's values."""
         if self.world > 1:
@@ -53,9 +62,7 @@ class Ranks:
         """Means over all ranks of named sums; a rank that had nothing to add learns the others' names."""
         names = list(sums)
         if self.world > 1:
-            parts: list[list[str]] = [[] for _ in range(self.world)]
-            dist.all_gather_object(parts, names)
-            names = sorted({name for part in parts for name in part})
+            names = sorted({name for part in self.gather_text("\n".join(names)) for name in part.splitlines()})
         pairs = [(sums.get(name, 0.0), weights.get(name, 0.0)) for name in names]
         totals = self.sum_(torch.tensor(pairs, dtype=torch.float64, device=self.device).view(-1, 2)).tolist()
         return {name: total / weight for name, (total, weight) in zip(names, totals, strict=True) if weight}

@@ -3,11 +3,13 @@
 None is ever required: `metrics.jsonl` in the run folder is written whatever is tracked elsewhere.
 """
 
+import atexit
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from accelerate import Accelerator, InitProcessGroupKwargs
 from accelerate.utils import DistributedType
 
@@ -34,6 +36,10 @@ def make_accelerator(plan: Plan, folder: str | Path, options: dict[str, Any]) ->
         accelerator = Accelerator(kwargs_handlers=handlers, **options)
     except (ImportError, ValueError) as error:
         raise UserError(f"Accelerate could not start ({error}); check log_with and accelerate_kwargs.") from error
+    if dist.is_initialized():
+        # Left to the interpreter's end, the group's own threads may still run when what they call is gone.
+        atexit.unregister(_leave_the_group)
+        atexit.register(_leave_the_group)
     missing = set(plan.log_with) - {str(tracker) for tracker in accelerator.log_with} - {"all"}
     if missing:
         # Accelerate would go on without them and say nothing.
@@ -44,6 +50,11 @@ def make_accelerator(plan: Plan, folder: str | Path, options: dict[str, Any]) ->
             "launch with plain torchrun or accelerate launch --multi_gpu."
         )
     return accelerator
+
+
+def _leave_the_group() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def with_precision_of(accelerator: Accelerator, plan: Plan) -> Plan:
@@ -67,6 +78,10 @@ def unused_settings(accelerator: Accelerator, plan: Plan, *, given: bool, option
             f"Accelerate's gradient_accumulation_steps {accumulation} is not used: "
             f"plan.grad_accum_every {plan.grad_accum_every} counts"
         )
+    if dist.is_initialized():
+        # Left to the interpreter's end, the group's own threads may still run when what they call is gone.
+        atexit.unregister(_leave_the_group)
+        atexit.register(_leave_the_group)
     missing = set(plan.log_with) - {str(tracker) for tracker in accelerator.log_with} - {"all"}
     if given and missing:
         names = ", ".join(sorted(missing))

@@ -1,13 +1,11 @@
 """Two gloo processes train the same stages as one with twice the accumulation."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from launching import on_two_ranks
 from safetensors.torch import load_file
 from stages_on_ranks import train
 from token_sets import TRAINERS, make
@@ -19,21 +17,7 @@ HERE = Path(__file__).parent
 def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     two, one = tmp_path_factory.mktemp("two"), tmp_path_factory.mktemp("one")
     make("coarse", two / "coarse", num_train_steps=1).train()  # a run that both ranks are to start over
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(HERE.parents[1]), str(HERE)]),
-        "OMP_NUM_THREADS": "1",
-        "CUDA_VISIBLE_DEVICES": "",
-    }
-    done = subprocess.run(
-        [*launch, str(HERE / "stages_on_ranks.py"), str(two), "1"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
+    on_two_ranks(HERE / "stages_on_ranks.py", two, 1)
     train(one, 2)
     return two, one
 

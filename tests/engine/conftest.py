@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from processes import ENVIRONMENT, HERE, TORCHRUN, Nursery
+from launching import on_two_ranks
+from processes import HERE, Nursery
 
 
 @pytest.fixture(scope="module")
@@ -30,14 +30,7 @@ def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
             folder.mkdir()
-            done = subprocess.run(
-                [*TORCHRUN, str(HERE / "two_ranks.py"), str(folder)],
-                env=ENVIRONMENT,
-                capture_output=True,
-                text=True,
-                timeout=300,
-            )
-            (folder / "said.txt").write_text(f"{done.stdout}\n{done.stderr}\nstatus {done.returncode}\n")
-    said = (folder / "said.txt").read_text()
-    assert said.endswith("status 0\n"), said
+            on_two_ranks(HERE / "two_ranks.py", folder)
+            (folder / "done").touch()
+    assert (folder / "done").exists(), "the launch of two ranks failed in another test"
     return folder

@@ -12,15 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from launching import environment
+
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-ENVIRONMENT = {
-    **os.environ,
-    "PYTHONPATH": os.pathsep.join([str(ROOT), str(HERE)]),
-    "OMP_NUM_THREADS": "1",
-    "CUDA_VISIBLE_DEVICES": "",
-}
+ENVIRONMENT = environment(HERE / "nursery.py")
 
 
 class Training:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from launching import on_two_ranks
 from safetensors.torch import load_file
 from torch.utils.data import DataLoader
 
@@ -58,8 +59,7 @@ def test_AT9_AT14_two_ranks_equal_one_with_twice_the_accumulation(recordings: Pa
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     one, two = tmp_path / "one", tmp_path / "two"
     subprocess.run([sys.executable, SCRIPT, recordings, one, "2"], env=environment, check=True, capture_output=True)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    subprocess.run([*torchrun, SCRIPT, recordings, two, "1"], env=environment, check=True, capture_output=True)
+    on_two_ranks(SCRIPT, recordings, two, "1")
 
     ranks = [load_file(two / f"rank-{rank}.safetensors") for rank in (0, 1)]
     alone = load_file(one / "rank-0.safetensors")

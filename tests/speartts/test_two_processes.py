@@ -1,13 +1,11 @@
 """Two gloo processes train what one process trains, with validation on; rows of both are compared with each other."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from launching import on_two_ranks
 from safetensors.torch import load_file
 from spear_on_ranks import align, train
 from spear_trainings import TRAINERS, WRITTEN
@@ -19,21 +17,7 @@ ALIGNED = ("semantic-to-text-aligned", "text-to-semantic-aligned")
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     two, one = tmp_path_factory.mktemp("two"), tmp_path_factory.mktemp("one")
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(HERE.parents[1]), str(HERE)]),
-        "OMP_NUM_THREADS": "1",
-        "CUDA_VISIBLE_DEVICES": "",
-    }
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    done = subprocess.run(
-        [*launch, str(HERE / "spear_on_ranks.py"), str(two)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
+    on_two_ranks(HERE / "spear_on_ranks.py", two)
     train(one, 2, 4)
     align(one, 0, 1)
     return two, one
