@@ -30,7 +30,7 @@ def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.exists():
             folder.mkdir()
-            on_two_ranks(HERE / "two_ranks.py", folder)
-            (folder / "done").touch()
-    assert (folder / "done").exists(), "the launch of two ranks failed in another test"
+            said = on_two_ranks(HERE / "two_ranks.py", folder)
+            (folder / "said.txt").write_text(said)
+    assert (folder / "said.txt").exists(), "the launch of two ranks failed in another test"
     return folder

@@ -23,19 +23,19 @@ def environment(script: Path) -> dict[str, str]:
     }
 
 
-def on_two_ranks(script: Path, *arguments: object) -> None:
-    """Run it under torchrun; what the ranks wrote is the failure's text.
+def on_two_ranks(script: Path, *arguments: object) -> str:
+    """Run it under torchrun and give what the ranks wrote, which is a failure's text too.
 
     A rank that the C++ runtime aborted is launched once more, with a warning: a machine that is short of threads or
     sockets does that to gloo. A rank that failed in Python is not.
     """
-    for attempt in ("first", "second"):
+    for last in (False, True):
         command = [*TORCHRUN, str(script), *map(str, arguments)]
         done = subprocess.run(command, env=environment(script), capture_output=True, text=True, timeout=300)
         if done.returncode == 0:
-            return
+            return done.stdout + done.stderr
         said = done.stderr.partition("====")[0]  # below that line torchrun tells how it ended, not why
-        if attempt == "first" and "Signal 6 (SIGABRT)" in done.stderr:
-            warnings.warn(f"a rank of {script.name} was aborted and the launch repeated: {said}", stacklevel=2)
-            continue
-        raise AssertionError(f"{script.name} on two ranks ended with {done.returncode}: {said}")
+        if last or "Signal 6 (SIGABRT)" not in done.stderr:
+            break
+        warnings.warn(f"a rank of {script.name} was aborted and the launch repeated: {said}", stacklevel=2)
+    raise AssertionError(f"{script.name} on two ranks ended with {done.returncode}: {said}")
