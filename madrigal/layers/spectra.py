@@ -186,7 +186,7 @@ class CausalInverseSTFT(nn.Module):
     def forward(self, spectrum: Tensor, cache: StreamCache | None = None) -> Tensor:
         if not spectrum.shape[-2]:
             return spectrum.real.new_zeros(*spectrum.shape[:-2], 0)
-        wave = self._overlap_add(torch.fft.irfft(spectrum, n=self.n_fft) * self.synthesis)
+        wave = overlap_add(torch.fft.irfft(spectrum, n=self.n_fft) * self.synthesis, self.hop)
         complete = spectrum.shape[-2] * self.hop
         # The first `latency` samples lie before time zero.
         tail, early = (None, self.latency) if cache is None else cache.get(self, (None, self.latency))
@@ -196,12 +196,14 @@ class CausalInverseSTFT(nn.Module):
             cache[self] = wave[..., complete:].clone(), max(early - complete, 0)
         return wave[..., min(early, complete) : complete]
 
-    def _overlap_add(self, frames: Tensor) -> Tensor:
-        """[..., frames, n_fft] -> [..., frames * hop + latency]."""
-        count, rows = frames.shape[-2], self.extra_frames + 1
-        pieces = F.pad(frames, (0, -self.n_fft % self.hop)).unflatten(-1, (rows, self.hop))
-        # Row r of every frame belongs r hops later: as many additions of whole signals as frames overlap.
-        wave = F.pad(pieces[..., 0, :], (0, 0, 0, rows - 1))
-        for row in range(1, rows):
-            wave = wave + F.pad(pieces[..., row, :], (0, 0, row, rows - 1 - row))
-        return wave.flatten(-2)[..., : count * self.hop + self.latency]
+
+def overlap_add(frames: Tensor, hop: int) -> Tensor:
+    """[..., frames, size] -> [..., (frames - 1) * hop + size], each frame a hop behind the one before it."""
+    count, size = frames.shape[-2:]
+    rows = -(-size // hop)
+    pieces = F.pad(frames, (0, -size % hop)).unflatten(-1, (rows, hop))
+    # Row r of every frame belongs r hops later: as many additions of whole signals as frames overlap.
+    wave = F.pad(pieces[..., 0, :], (0, 0, 0, rows - 1))
+    for row in range(1, rows):
+        wave = wave + F.pad(pieces[..., row, :], (0, 0, row, rows - 1 - row))
+    return wave.flatten(-2)[..., : (count - 1) * hop + size]

@@ -17,13 +17,14 @@ from madrigal.engine.pretrained import Pretrained
 from madrigal.engine.recipe import build_config, known_keywords
 from madrigal.errors import UserError
 from madrigal.layers.attention import LocalTransformer
+from madrigal.layers.convnext import ConvNeXtBlock
 from madrigal.layers.convolutions import StreamCache
 from madrigal.layers.quantizers import Quantized, Quantizer, build_quantizer
 from madrigal.soundstream import losses
 from madrigal.soundstream.config import SoundStreamConfig
 from madrigal.soundstream.discriminators import build_discriminators
 from madrigal.soundstream.seanet import ResidualUnit, SeanetDecoder, SeanetEncoder
-from madrigal.soundstream.spectral import ConvNeXtBlock, SpectralDecoder, SpectralEncoder, start_as_vocoder
+from madrigal.soundstream.spectral import SpectralDecoder, SpectralEncoder, start_as_vocoder
 
 if TYPE_CHECKING:
     from madrigal.soundstream.streaming import StreamingDecoder
@@ -101,8 +102,8 @@ class SoundStream(nn.Module, Pretrained):
             start_as_vocoder(self.encoder, self.decoder, config.target_sample_hz)
         self.discriminators = nn.ModuleDict()
         if discriminators:
-            self.discriminators = build_discriminators(config, stft_discriminator)
-        self.reconstruction_losses = losses.ReconstructionLosses(config)
+            self.discriminators = build_discriminators(config, config.input_channels, stft_discriminator)
+        self.reconstruction_losses = losses.ReconstructionLosses(config, config.target_sample_hz)
 
     # Numbers that others ask for.
 
@@ -241,6 +242,12 @@ class SoundStream(nn.Module, Pretrained):
         """Codes [batch, frames, quantizers] -> the latents that they stand for, [batch, frames, codebook_dim]."""
         latents: Tensor = self.quantizer.decode(indices.to(self.device))
         return latents
+
+    @torch.no_grad()
+    def codes_of(self, latents: Tensor) -> Tensor:
+        """The codes [batch, frames, quantizers] nearest to latents [batch, frames, codebook_dim]."""
+        codes: Tensor = self.quantizer(latents).codes
+        return codes
 
     def autoencode(
         self,

@@ -17,7 +17,7 @@ from madrigal.errors import UserError
 from madrigal.layers.complex_activations import ModReLU
 from madrigal.layers.complex_convolutions import Complex, ComplexConv2d
 from madrigal.layers.spectra import stft
-from madrigal.soundstream.config import SoundStreamConfig
+from madrigal.soundstream.objective import ObjectiveConfig
 
 Judgement = tuple[Tensor, list[Tensor]]
 
@@ -197,9 +197,10 @@ def _as_real(x: Tensor) -> Tensor:
     return torch.cat((x.real, x.imag), dim=1) if x.is_complex() else x
 
 
-def build_discriminators(config: SoundStreamConfig, stft_discriminator: nn.Module | None = None) -> nn.ModuleDict:
-    """All discriminators of a codec by name: `scale_…` by its downsampling, `stft`, `spectrogram_…` by its n_fft."""
-    channels = config.input_channels
+def build_discriminators(
+    config: ObjectiveConfig, channels: int = 1, stft_discriminator: nn.Module | None = None
+) -> nn.ModuleDict:
+    """All of them by name: `scale_…` by its downsampling, `stft`, `spectrogram_…` by its n_fft."""
     named: dict[str, nn.Module] = {}
     factors: tuple[int, ...] = ()
     reached = 1

@@ -1,22 +1,41 @@
-"""What the codec and its discriminators are trained for: named terms, weighed by `config.loss_weights`.
+"""What a maker of waves and its discriminators are trained for: named terms, weighed by `config.loss_weights`.
 
 Every term is a mean over what is sound: whatever lies behind an item's length is silenced and not counted.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from madrigal.layers.spectra import MelSpectrogram, log_mel, stft
-from madrigal.soundstream.config import SoundStreamConfig
-
-if TYPE_CHECKING:
-    from madrigal.soundstream.codec import SoundStream
+from madrigal.soundstream.objective import ObjectiveConfig
 
 Terms = dict[str, Tensor]
+
+
+class WaveMaker(Protocol):
+    """What makes waves and has somebody who judges them."""
+
+    @property
+    def config(self) -> ObjectiveConfig: ...
+
+    @property
+    def target_sample_hz(self) -> int: ...
+
+    @property
+    def downsample_factor(self) -> int: ...
+
+    @property
+    def channels(self) -> int: ...
+
+    @property
+    def discriminators(self) -> nn.ModuleDict: ...
+
+    @property
+    def reconstruction_losses(self) -> "ReconstructionLosses": ...
 
 
 def weighted_sum(terms: Mapping[str, Tensor], weights: Mapping[str, float]) -> Tensor:
@@ -53,7 +72,7 @@ class Valid:
 class ReconstructionLosses(nn.Module):
     """Distances of a wave from its reconstruction, both [batch, channels, samples]; it has nothing to learn."""
 
-    def __init__(self, config: SoundStreamConfig) -> None:
+    def __init__(self, config: ObjectiveConfig, sample_rate: int) -> None:
         super().__init__()
         self.config = config
         powers = config.multi_spectral_window_powers_of_two
@@ -64,7 +83,7 @@ class ReconstructionLosses(nn.Module):
             _one_each(config.multi_spectral_n_mels, len(powers)),
             strict=True,
         ):
-            self.mels.append(_mel(config, 2**power, n_fft, n_mels))
+            self.mels.append(_mel(config, sample_rate, 2**power, n_fft, n_mels))
 
     def waveform(self, target: Tensor, reconstruction: Tensor, valid: Valid) -> Tensor:
         difference = target - reconstruction
@@ -105,10 +124,10 @@ def _one_each(value: Any, count: int) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,) * count
 
 
-def _mel(config: SoundStreamConfig, window: int, n_fft: int | None, n_mels: int) -> MelSpectrogram:
+def _mel(config: ObjectiveConfig, sample_rate: int, window: int, n_fft: int | None, n_mels: int) -> MelSpectrogram:
     is_log = config.mel_loss == "log"
     return MelSpectrogram(
-        config.target_sample_hz,
+        sample_rate,
         max(n_fft or window, window),
         win_length=window,
         n_mels=n_mels,
@@ -133,26 +152,27 @@ def _compressed(spectrum: Tensor, power: float = 0.3) -> tuple[tuple[Tensor, Ten
 
 
 def generator_terms(
-    codec: "SoundStream",
+    maker: WaveMaker,
     target: Tensor,
     reconstruction: Tensor,
-    commitment: Tensor,
+    commitment: Tensor | None = None,
     lengths: Tensor | None = None,
     *,
     adversarial: bool = True,
 ) -> Terms:
-    """The codec's own terms for `target` and its `reconstruction`, both [batch, channels, samples].
+    """The maker's own terms for `target` and its `reconstruction`, both [batch, channels, samples].
 
-    With `adversarial`, also what its discriminators say; `lengths` [batch] are samples before padding.
+    With `adversarial`, also what its discriminators say; `lengths` [batch] are samples before padding, and
+    `commitment` is the loss of a quantizer's own, where there is one.
     """
     valid = Valid(lengths, target.shape[-1])
     target, reconstruction = valid.silence(target), valid.silence(reconstruction)
-    terms = _reconstruction_terms(codec, target, reconstruction, commitment, valid)
-    weights = codec.config.loss_weights
+    terms = _reconstruction_terms(maker, target, reconstruction, commitment, valid)
+    weights = maker.config.loss_weights
     if not adversarial or not (weights["adversarial"] or weights["feature"]):
         return terms
     verdicts = []
-    for discriminator in codec.discriminators.values():
+    for discriminator in maker.discriminators.values():
         with torch.no_grad():
             _, real_features = discriminator(target)
         verdicts.append((*discriminator(reconstruction), real_features))
@@ -162,7 +182,7 @@ def generator_terms(
 def discriminator_terms(
     discriminator: nn.Module, real: Tensor, fake: Tensor, *, penalty: bool = False, lengths: Tensor | None = None
 ) -> Terms:
-    """One discriminator's loss for waves [batch, channels, samples]; nothing flows back into the codec."""
+    """One discriminator's loss for waves [batch, channels, samples]; nothing flows back into the maker."""
     valid = Valid(lengths, real.shape[-1])
     waves = torch.cat((valid.silence(real), valid.silence(fake))).detach().requires_grad_(penalty)
     logits, _ = discriminator(waves)
@@ -175,14 +195,14 @@ def discriminator_terms(
 
 
 def _reconstruction_terms(
-    codec: "SoundStream", target: Tensor, reconstruction: Tensor, commitment: Tensor, valid: Valid
+    maker: WaveMaker, target: Tensor, reconstruction: Tensor, commitment: Tensor | None, valid: Valid
 ) -> Terms:
-    distances, weights = codec.reconstruction_losses, codec.config.loss_weights
+    distances, weights = maker.reconstruction_losses, maker.config.loss_weights
     terms: Terms = {}
     for name in ("waveform", "mel", "stft"):
         if weights[name]:
             terms[name] = getattr(distances, name)(target, reconstruction, valid)
-    return {**terms, "commitment": commitment} if weights["commitment"] else terms
+    return terms if commitment is None or not weights["commitment"] else {**terms, "commitment": commitment}
 
 
 def _adversarial_terms(

@@ -1,13 +1,13 @@
 """Encoder and decoder that work on STFT frames: several times faster on a CPU than strided convolutions.
 
-One frame of the codec is one frame of the transform, so all the depth is spent at the frame rate, in dense matrix
-products. The blocks are ConvNeXt's: a depthwise convolution over time, a norm, and a feed-forward.
+One frame of the codec is one frame of the transform, and the blocks between are ConvNeXt's.
 """
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from madrigal.layers.convnext import ConvNeXt
 from madrigal.layers.convolutions import StreamCache
 from madrigal.layers.spectra import CausalInverseSTFT, CausalSTFT, mel_filterbank
 from madrigal.soundstream.config import SoundStreamConfig
@@ -19,66 +19,11 @@ LEVEL_OFFSET, LEVEL_RANGE = 2.0, 4.0
 """Bring the logarithm of a magnitude of speech to about zero mean and unit variance."""
 
 
-class DepthwiseCausalConv(nn.Module):
-    """Each channel's own filter over the past `kernel_size` frames, [batch, frames, dim] -> the same."""
-
-    def __init__(self, dim: int, kernel_size: int) -> None:
-        super().__init__()
-        self.context = kernel_size - 1
-        self.weight = nn.Parameter(torch.empty(dim, 1, 1, kernel_size).uniform_(-1, 1) * kernel_size**-0.5)
-        self.bias = nn.Parameter(torch.zeros(dim))
-
-    def forward(self, x: Tensor, cache: StreamCache | None = None) -> Tensor:
-        if not x.shape[1]:
-            return x
-        past = None if cache is None else cache.get(self)
-        x = F.pad(x, (0, 0, self.context, 0)) if past is None else torch.cat((past, x), dim=1)
-        if cache is not None:
-            cache[self] = x[:, x.shape[1] - self.context :].clone()
-        # Seen as a picture of height one, frames-by-channels is the channels-last layout, whose depthwise kernel is
-        # twice as fast as conv1d's and needs no copy.
-        picture = x.transpose(1, 2).unsqueeze(2)
-        return F.conv2d(picture, self.weight, self.bias, groups=x.shape[-1]).squeeze(2).transpose(1, 2)
-
-
-class ConvNeXtBlock(nn.Module):
-    """Causal ConvNeXt block, [batch, frames, dim] -> the same."""
-
-    def __init__(self, dim: int, hidden: int, kernel_size: int) -> None:
-        super().__init__()
-        self.conv = DepthwiseCausalConv(dim, kernel_size)
-        self.norm = nn.LayerNorm(dim)
-        self.expand = nn.Linear(dim, hidden)
-        self.contract = nn.Linear(hidden, dim)
-        # Every block starts as the identity.
-        nn.init.trunc_normal_(self.expand.weight, std=dim**-0.5)
-        nn.init.zeros_(self.contract.weight)
-        nn.init.zeros_(self.contract.bias)
-
-    def forward(self, x: Tensor, cache: StreamCache | None = None) -> Tensor:
-        # The convolution is bound by memory, where casting to bfloat16 and back costs more than it saves.
-        with torch.autocast(x.device.type, enabled=False):
-            hidden = self.norm(self.conv(x.float(), cache))
-        return x + self.contract(F.gelu(self.expand(hidden)))
-
-
-class Backbone(nn.Module):
-    """`depth` ConvNeXt blocks, [batch, frames, dim] -> the same.
-
-    Nothing is normalised but inside the blocks: what the first layer hands on reaches the last one as it is.
-    """
-
-    def __init__(self, config: SoundStreamConfig) -> None:
-        super().__init__()
-        dim, depth = config.spectral_dim, config.spectral_depth
-        hidden = round(dim * config.spectral_ff_mult)
-        self.blocks = nn.ModuleList(ConvNeXtBlock(dim, hidden, config.spectral_kernel_size) for _ in range(depth))
-
-    def forward(self, x: Tensor, cache: StreamCache | None = None) -> Tensor:
-        x = x.float()
-        for block in self.blocks:
-            x = block(x, cache)
-        return x
+def backbone(config: SoundStreamConfig) -> ConvNeXt:
+    """The causal blocks of an encoder or a decoder."""
+    dim = config.spectral_dim
+    hidden = round(dim * config.spectral_ff_mult)
+    return ConvNeXt(dim, depth=config.spectral_depth, hidden=hidden, kernel_size=config.spectral_kernel_size)
 
 
 def spectral_features(spectrum: Tensor) -> Tensor:
@@ -102,7 +47,7 @@ class SpectralEncoder(nn.Module):
         self.stft = CausalSTFT(config.n_fft, config.downsample_factor)
         bins = config.n_fft // 2 + 1
         self.embed = nn.Linear(3 * bins * config.input_channels, config.spectral_dim)
-        self.backbone = Backbone(config)
+        self.backbone = backbone(config)
         self.project = nn.Linear(config.spectral_dim, config.codebook_dim)
 
     def forward(self, wave: Tensor, cache: StreamCache | None = None) -> Tensor:
@@ -125,7 +70,7 @@ class SpectralDecoder(nn.Module):
         self.istft = CausalInverseSTFT(config.n_fft, config.downsample_factor)
         self.latency = self.istft.latency
         self.project = nn.Linear(config.codebook_dim, config.spectral_dim)
-        self.backbone = Backbone(config)
+        self.backbone = backbone(config)
         self.head = nn.Linear(config.spectral_dim, 3 * self.channels * (config.n_fft // 2 + 1))
 
     def forward(self, latents: Tensor, cache: StreamCache | None = None) -> Tensor:

@@ -17,6 +17,7 @@ from madrigal.engine.pretrained import locate
 from madrigal.errors import UserError
 from madrigal.tokenizers.fingerprint import fingerprint_of
 from madrigal.tokenizers.foreign import foreign_config, foreign_model
+from madrigal.tokenizers.mel_codec_config import MelCodecConfig
 
 
 class Codec(Protocol):
@@ -203,11 +204,17 @@ def load_codec(name: str | Path) -> Any:
         from madrigal.tokenizers.dac import DACWrapper
 
         return DACWrapper(checkpoint=place)
-    if config and "kind" in config:
-        raise UserError(f"{place} is a semantic tokenizer of the kind {config['kind']}, and no codec.")
+    folder = locate(place)
+    kind = (foreign_config(folder) or {}).get("kind")
+    if kind == MelCodecConfig.model_fields["kind"].default:
+        from madrigal.tokenizers.mel_codec import MelCodec
+
+        return MelCodec.from_pretrained(folder)
+    if kind is not None:
+        raise UserError(f"{place} is a semantic tokenizer of the kind {kind}, and no codec.")
     from madrigal.soundstream.codec import SoundStream
 
-    return SoundStream.from_pretrained(locate(place), discriminators=False).eval()
+    return SoundStream.from_pretrained(folder, discriminators=False).eval()
 
 
 def _hub_name(name: str) -> str:

@@ -98,7 +98,7 @@ class Guest(nn.Module):
 
 
 def test_a_guest_takes_the_place_of_the_complex_one() -> None:
-    discriminators = build_discriminators(SoundStreamConfig(**TINY), Guest())
+    discriminators = build_discriminators(SoundStreamConfig(**TINY), stft_discriminator=Guest())
     logits, features = discriminators["stft"](noise(2, 1, 64))
     assert logits.shape == (2, 1, 64)
     assert features[0].shape == (2, 2, 64)

@@ -6,11 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from madrigal.layers.convnext import ConvNeXtBlock, DepthwiseConv
 from madrigal.layers.convolutions import StreamCache
 from madrigal.soundstream.config import SoundStreamConfig
 from madrigal.soundstream.spectral import (
-    ConvNeXtBlock,
-    DepthwiseCausalConv,
     SpectralDecoder,
     SpectralEncoder,
     spectral_features,
@@ -164,7 +163,7 @@ def test_features_tell_level_and_phase() -> None:
 
 
 def test_depthwise_convolution_is_that_of_conv1d() -> None:
-    layer = DepthwiseCausalConv(5, 3)
+    layer = DepthwiseConv(5, 3)
     x = torch.randn(2, 7, 5)
     padded = torch.nn.functional.pad(x.transpose(1, 2), (2, 0))
     expected = torch.nn.functional.conv1d(padded, layer.weight[:, :, 0], layer.bias, groups=5)

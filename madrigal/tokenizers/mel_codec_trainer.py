@@ -1,0 +1,128 @@
+"""Trains a codec of log-mels to give back the frames that it has coded."""
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from madrigal.data.collate import mask_from_lengths
+from madrigal.data.source import AudioSource
+from madrigal.engine.artifacts import ORIGINAL, Audio, Sample
+from madrigal.engine.feed import Batch
+from madrigal.engine.plan import Plan
+from madrigal.engine.progress import tell
+from madrigal.engine.recipe import recorded
+from madrigal.engine.trainer import Figures, Terms, Trainer
+from madrigal.engine.turn import Turn
+from madrigal.tokenizers.mel_codec import MelCodec
+
+
+class MelCodecPlan(Plan):
+    """A plan with the weight of the quantizer's own loss."""
+
+    commitment_weight: float = Field(0.25, ge=0, description="of the distance of the latents from their codes")
+
+
+class MelCodecTrainer(Trainer):
+    """Trains `codec`; a batch holds `audio` [batch, 1, samples] and `lengths` [batch]."""
+
+    system: ClassVar[str] = "mel-codec"
+    unit: ClassVar[str] = "audio s"
+    model: MelCodec
+    plan: MelCodecPlan
+
+    def __init__(
+        self,
+        codec: MelCodec,
+        *,
+        plan: MelCodecPlan,
+        source: AudioSource | None = None,
+        results_folder: str | Path = "./results",
+        recipe: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            codec,
+            plan=plan,
+            results_folder=results_folder,
+            open_data=None if source is None else lambda run: self._open(source, run, anew=not options.get("resume")),
+            recipe=recipe or recorded(self.system, codec.config, plan, source),
+            **options,
+        )
+
+    def _open(self, source: AudioSource, run: Path, *, anew: bool) -> tuple[Any, Any]:
+        return source.datasets(
+            self.model.target_sample_hz,
+            multiple_of=self.model.downsample_factor,
+            channels=1,
+            prepared_in=run / "data",
+            anew=anew and self.is_main,
+            say=tell,
+        )
+
+    def turns(self) -> list[Turn]:
+        return [Turn(self.system, dict(self.model.named_parameters()), max_grad_norm=self.plan.max_grad_norm)]
+
+    def units(self, batch: Batch) -> float:
+        return float(batch["lengths"].sum()) / self.model.target_sample_hz
+
+    def weight(self, turn: str, term: str) -> float:
+        return {"mel": 1.0, "commitment": self.plan.commitment_weight}.get(term, 0.0)
+
+    def loss(self, turn: str, batch: Batch) -> Terms:
+        return self._terms(batch, collect=True)
+
+    def validate(self, batch: Batch) -> Terms:
+        return self._terms(batch, collect=False)
+
+    def _terms(self, batch: Batch, *, collect: bool) -> Terms:
+        frames, mask = self._frames(batch)
+        made, quantized = self.model.autoencode(frames, collect=collect, mask=mask)
+        distance = (made - frames).abs().mean(-1)
+        return {"mel": distance[mask].mean(), "commitment": quantized.commitment}
+
+    def _frames(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Normalised log-mels [batch, frames, n_mels], and which of them are sound."""
+        audio = batch["audio"]
+        with torch.no_grad():
+            audio = nn.functional.pad(audio, (0, -audio.shape[-1] % self.model.downsample_factor))
+            frames = self.model.log_mels(audio)
+        return frames, mask_from_lengths(self.model.frames(batch["lengths"]), frames.shape[1])
+
+    def first_step(self, batches: list[Batch]) -> None:
+        """Statistics of the frames, then codebooks from the latents, of the step's own batches."""
+        model = self.model
+        if not bool(model.features.fitted):
+            model.features.fit(
+                wave[0, :length]
+                for batch in batches
+                for wave, length in zip(batch["audio"], batch["lengths"].tolist(), strict=True)
+            )
+        if not bool(model.quantizer.initialized):
+            latents = []
+            for batch in batches:
+                frames, mask = self._frames(batch)
+                latents.append(model.latents(frames)[mask].float())
+            model.quantizer.initialize(torch.cat(latents))
+
+    def after_turn(self, turn: str, applied: bool) -> Figures:
+        quantizer = self.model.quantizer
+        if not applied:
+            quantizer.discard()
+            return {}
+        quantizer.commit(reduce=self.ranks.sum_, gather=self.ranks.gather)
+        perplexity = quantizer.perplexity()
+        return {"perplexity_mean": float(perplexity.mean()), "perplexity_min": float(perplexity.min())}
+
+    def sample(self, batch: Batch) -> list[Sample]:
+        rate = self.model.target_sample_hz
+        made = self.model.decode_from_codebook_indices(self.model.tokenize(batch["audio"]))
+        return [
+            {ORIGINAL: Audio(wave[:, :length], rate), "reconstruction": Audio(again[:, :length], rate)}
+            for wave, again, length in zip(batch["audio"], made, batch["lengths"].tolist(), strict=True)
+        ]
+
+    def blocks(self) -> list[nn.Module]:
+        return [*self.model.encoder.blocks, *self.model.decoder.blocks]
