@@ -63,7 +63,12 @@ class Decoding:
         self.codes[:, : prompt.codes.shape[1]] = prompt.codes.to(stage.device)[:, : size[1]]
         self.first_column, self.steps = self.section.pattern.begun(self.known), 0
         self._count()
-        self.is_guided = context is not None and sampling.cond_scale != 1.0
+        scales = {
+            "context": sampling.cond_scale if context is not None else 1.0,
+            "prompt": sampling.prompt_scale if bool(self.known.any()) else 1.0,
+        }
+        self.without = {name: scale for name, scale in scales.items() if scale != 1.0}
+        """What the rows lack when they are asked again, in the same batch, and how far the draw is pushed from that."""
         self._read(streams, context)
 
     def _read(self, streams: Sequence[Stream], context: tuple[Tensor, Tensor] | None) -> None:
@@ -71,18 +76,28 @@ class Decoding:
         packed = stage.layout.pack(streams, open_last=True)
         # Rows of equal length need no mask, and the fast kernel takes none.
         mask = None if bool((packed.lengths == packed.lengths[0]).all()) else packed.mask
-        ids, positions = packed.ids, packed.positions
-        if self.is_guided:
-            assert context is not None
+        heard, copies = stage.listen(packed.ids), 1 + len(self.without)
+        ids = torch.cat([packed.ids, *(self._lacking(name, packed.ids) for name in self.without)])
+        mask, positions = (None if t is None else torch.cat([t] * copies) for t in (mask, packed.positions))
+        if context is not None:
             tokens, there = context
-            # The same rows once more without their condition, in the same cache.
-            ids = torch.cat((ids, ids))
-            mask, positions = (None if t is None else torch.cat((t, t)) for t in (mask, positions))
-            context = torch.cat((tokens, tokens)), torch.cat((there, torch.zeros_like(there)))
+            seen = [torch.zeros_like(there) if name == "context" else there for name in self.without]
+            context = torch.cat([tokens] * copies), torch.cat([there, *seen])
+        if heard is not None:
+            heard = torch.cat([heard, *(heard * (name != "prompt") for name in self.without)])
         self.cache = stage.transformer.new_cache(len(ids))
-        hidden = stage.hidden(ids, mask=mask, positions=positions, context=context, cache=self.cache)
-        last = (packed.lengths - 1).repeat(2 if self.is_guided else 1)
-        self.hidden = hidden[torch.arange(len(ids), device=ids.device), last]
+        hidden = stage.hidden(ids, mask=mask, positions=positions, context=context, cache=self.cache, heard=heard)
+        rows, last = torch.arange(len(ids), device=ids.device), (packed.lengths - 1).repeat(copies)
+        self.hidden = hidden[rows, last]
+        # The voice stays that of the prompt, whatever is drawn.
+        self.heard = None if heard is None else heard[rows, last][:, None]
+
+    def _lacking(self, name: str, ids: Tensor) -> Tensor:
+        """The rows once more without what `name` says; a prompt is hidden as training hides spans."""
+        if name != "prompt":
+            return ids
+        drawn = ids[..., :1] >= self.stage.layout.first_row(self.number, 0)
+        return ids.masked_fill(drawn, self.stage.layout.nothing)
 
     def _count(self) -> None:
         """How many steps all rows draw in, and how many any of them does: numbers here, for a step must not wait."""
@@ -115,10 +130,10 @@ class Decoding:
         positions = None
         if layout.has_clock:
             positions = layout.position(self.number, self.first_column + self.steps)[:, None]
-        if self.is_guided:
-            ids = torch.cat((ids, ids))
-            positions = None if positions is None else torch.cat((positions, positions))
-        self.hidden = self.stage.hidden(ids[:, None], positions=positions, cache=self.cache)[:, 0]
+        if self.without:
+            copies = 1 + len(self.without)
+            ids, positions = ids.repeat(copies, 1), None if positions is None else positions.repeat(copies, 1)
+        self.hidden = self.stage.hidden(ids[:, None], positions=positions, cache=self.cache, heard=self.heard)[:, 0]
         self.steps += 1
 
     def _slot(self, ahead: int, codebook: int) -> Tensor:
@@ -156,9 +171,10 @@ class Decoding:
     def _draw(self, codebook: int, frame: Tensor, rows: Tensor | None = None) -> Tensor:
         """A code for each row, or for some of them (bool [batch])."""
         logits: Tensor = self.stage.heads[self.stage.layout.first_head(self.number) + codebook](self.hidden).float()
-        if self.is_guided:
-            with_it, without = logits.chunk(2)
-            logits = guided(with_it, without, self.sampling.cond_scale)
+        if self.without:
+            logits, *others = logits.chunk(1 + len(self.without))
+            pairs = zip(others, self.without.values(), strict=True)
+            logits = logits + sum(guided(logits, other, scale) - logits for other, scale in pairs)
         if not self.may_end:
             logits = logits[:, : self.section.codebook_size]
         history = self._history(codebook, frame)

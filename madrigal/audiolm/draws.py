@@ -46,3 +46,13 @@ def by_stage(sampling: Samplings) -> dict[str, Sampling | None]:
     if unknown:
         raise UserError(f"There is no stage {min(unknown)!r} to sample from; they are semantic, coarse and fine.")
     return {stage: sampling.get(stage) for stage in STAGES}
+
+
+def drawn_with(sampling: Samplings, seed: int) -> str:
+    """A sentence for a report: the temperature of every stage, and what else was chosen."""
+    stages = []
+    for stage, how in by_stage(sampling).items():
+        chosen = {} if how is None else how.model_dump(exclude_defaults=True)
+        options = {"temperature": (how or Sampling()).temperature, **chosen}
+        stages.append(f"{stage} with {', '.join(f'{name} {value:g}' for name, value in options.items())}")
+    return f"Drawn with seeds from {seed} on: {'; '.join(stages)}."

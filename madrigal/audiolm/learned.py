@@ -4,44 +4,40 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from madrigal.audiolm.source import TokenSource
+from madrigal.engine.learned import FINGERPRINTS, Fingerprints, learned_by
+from madrigal.engine.plan import Plan
 from madrigal.errors import UserError
 
-FINGERPRINTS = "fingerprints"
-"""The key of a run's recipe that training writes; it is no option."""
 
-Fingerprints = dict[str, str]
+class TokenRecipe(BaseModel):
+    """The recipe of what learns tokens: a model, its data and the plan."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: dict[str, Any] = Field(default_factory=dict)
+    data: TokenSource
+    plan: Plan
+
+    @model_validator(mode="before")
+    @classmethod
+    def _what_a_run_learned_is_no_option(cls, values: Any) -> Any:
+        """The recipe of a run can be followed again, with another tokenizer too."""
+        return {k: v for k, v in values.items() if k != FINGERPRINTS} if isinstance(values, dict) else values
+
+    def _resolved(self, options: dict[str, Any]) -> dict[str, Any]:
+        """What a run keeps of its recipe, with all `options` of the model that were found out."""
+        named = self.model_dump(mode="json", exclude={"model", "plan", "data"}, exclude_none=True)
+        data = self.data.model_dump(mode="json", exclude_defaults=True)
+        return {**named, "model": options, "data": data, "plan": self.plan.recorded()}
 
 
 def fingerprints_of(tokenizer: Any, codec: Any) -> Fingerprints:
     """Those of the tokenizer and the codec, as far as there are any."""
     tools = {"tokenizer": tokenizer, "codec": codec}
     return {name: tool.fingerprint() for name, tool in tools.items() if hasattr(tool, "fingerprint")}
-
-
-def recipe_of(run: Path) -> dict[str, Any]:
-    """What a run's recipe says, or nothing where it cannot be read."""
-    try:
-        recipe = yaml.safe_load((run / "recipe.yaml").read_text())
-    except (OSError, ValueError, yaml.YAMLError):
-        return {}
-    return recipe if isinstance(recipe, dict) else {}
-
-
-def learned_by(run: Path) -> Fingerprints:
-    """The fingerprints in a run's recipe; one that an older version wrote has none."""
-    return recipe_of(run).get(FINGERPRINTS) or {}
-
-
-def check_resumed(run: Path, here: Fingerprints) -> None:
-    """A run goes on with the tokens that it began with."""
-    for name, before in learned_by(run).items():
-        if here.get(name, before) != before:
-            raise UserError(
-                f"{run} was trained with another {name} ({before}, and now {here[name]}): "
-                "give it that one, or start over with --overwrite."
-            )
 
 
 def check_together(stages: Mapping[str, Path], here: Fingerprints) -> None:

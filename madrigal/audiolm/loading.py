@@ -1,23 +1,24 @@
 """From run folders to an AudioLM that is ready to generate."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import nn
 
 from madrigal.audiolm.coarse import CoarseTransformer
 from madrigal.audiolm.fine import FineTransformer
-from madrigal.audiolm.learned import check_together, fingerprints_of, recipe_of
+from madrigal.audiolm.learned import check_together, fingerprints_of
 from madrigal.audiolm.pipeline import AudioLM
 from madrigal.audiolm.semantic import SemanticTransformer
+from madrigal.engine.learned import recipe_of
+from madrigal.engine.pretrained import moved
 from madrigal.errors import UserError
 from madrigal.tokenizers.loading import STAGE as TOKENIZER
 from madrigal.tokenizers.loading import load_codec, load_tokenizer
 
-Model = TypeVar("Model", bound=nn.Module)
 STAGES: dict[str, Any] = {"semantic": SemanticTransformer, "coarse": CoarseTransformer, "fine": FineTransformer}
 
 
@@ -35,7 +36,7 @@ def load_audiolm(
     `tokenizer` and `codec` are for stages whose tokenizer and codec have moved. Every stage that was trained with an
     audio conditioner gets a copy of `audio_conditioner` with what it has learned.
     """
-    found = find_stages([Path(run) for run in runs])
+    found = find_parts(runs, _stages_of)
     missing = [name for name in ("semantic", "coarse") if name not in found]
     if missing:
         raise UserError(
@@ -62,15 +63,6 @@ def load_tools(found: Mapping[str, Path], tokenizer: str | None, codec: str | No
     return wav2vec, heard_by
 
 
-def moved(model: Model, device: str | torch.device) -> Model:
-    """The model on a device, where there is such a one."""
-    try:
-        return model.to(device)
-    except (RuntimeError, AssertionError) as error:  # the second is what a torch without CUDA has to say
-        reason = str(error).partition("\n")[0].rstrip(".")
-        raise UserError(f"The device {str(device)!r} cannot be used here ({reason}).") from error
-
-
 def load_stage(name: str, run: Path, audio_conditioner: nn.Module | None = None, averaged: bool = True) -> Any:
     """One of the three stages from its run."""
     stage = STAGES[name].from_pretrained(run, averaged=averaged)
@@ -79,21 +71,25 @@ def load_stage(name: str, run: Path, audio_conditioner: nn.Module | None = None,
     return STAGES[name].from_pretrained(run, averaged=averaged, audio_conditioner=deepcopy(audio_conditioner))
 
 
-def find_stages(runs: Sequence[Path]) -> dict[str, Path]:
-    """The run of every stage, by its name."""
+def find_parts(runs: Sequence[str | Path], parts_of: Callable[[Path], dict[str, Path]]) -> dict[str, Path]:
+    """The run of every part by its name; `parts_of` gives those of one run."""
     found: dict[str, Path] = {}
-    for run in runs:
+    for run in map(Path, runs):
         if not run.is_dir():
             raise UserError(f"There is no run {run}; name the folder that `madrigal train` wrote.")
-        inside = {name: run / name for name in STAGES if (run / name / "checkpoints").is_dir()}
-        system = recipe_of(run).get("system")
-        if not inside and system not in STAGES:
-            raise UserError(f"{run} is no run of AudioLM or of one of its stages ({', '.join(STAGES)}).")
-        for name, path in (inside or {str(system): run}).items():
+        for name, path in parts_of(run).items():
             if name in found:
                 raise UserError(f"There are two {name} stages: {found[name]} and {path}; name one of them.")
             found[name] = path
     return found
+
+
+def _stages_of(run: Path) -> dict[str, Path]:
+    inside = {name: run / name for name in STAGES if (run / name / "checkpoints").is_dir()}
+    system = recipe_of(run).get("system")
+    if not inside and system not in STAGES:
+        raise UserError(f"{run} is no run of AudioLM or of one of its stages ({', '.join(STAGES)}).")
+    return inside or {str(system): run}
 
 
 def tokenizer_of(stage: Path) -> str:

@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from madrigal.audiolm.coarse import CoarseTransformer
 from madrigal.audiolm.config import StageConfig
 from madrigal.audiolm.fine import FineTransformer
-from madrigal.audiolm.learned import FINGERPRINTS
+from madrigal.audiolm.learned import TokenRecipe
 from madrigal.audiolm.semantic import SemanticTransformer
 from madrigal.audiolm.source import TokenSource
 from madrigal.audiolm.stage import StageTransformer
@@ -25,26 +25,16 @@ from madrigal.engine.recipe import build_config
 from madrigal.tokenizers.loading import load_codec, load_tokenizer
 
 
-class StageRecipe(BaseModel):
+class StageRecipe(TokenRecipe):
     """What a stage is trained on, its options, and the plan.
 
     Options that follow from the tokenizer and the codec (sizes of vocabularies, groups, rates) need not be given.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     transformer: ClassVar[type[StageTransformer]]
     trainer_kind: ClassVar[type[StageTrainer]]
 
-    model: dict[str, Any] = Field(default_factory=dict)
-    data: TokenSource
     plan: StagePlan
-
-    @model_validator(mode="before")
-    @classmethod
-    def _what_a_run_learned_is_no_option(cls, values: Any) -> Any:
-        """The recipe of a run can be followed again, with another tokenizer too."""
-        return {k: v for k, v in values.items() if k != FINGERPRINTS} if isinstance(values, dict) else values
 
     @model_validator(mode="after")
     def _options_are_known(self) -> Self:
@@ -72,7 +62,7 @@ class StageRecipe(BaseModel):
             results_folder=run,
             resume=resume,
             overwrite=overwrite,
-            recipe=self._resolved(config),
+            recipe=self._resolved(config.model_dump(mode="json", exclude_unset=True)),
             **tools,
         )
 
@@ -96,15 +86,6 @@ class StageRecipe(BaseModel):
         if wav2vec is not None and codec is not None and self.model.get("unique_consecutive") is False:
             known["frames_per_semantic"] = codec.frame_rate / wav2vec.frame_rate
         return known
-
-    def _resolved(self, config: StageConfig) -> dict[str, Any]:
-        named = self.model_dump(mode="json", exclude={"model", "plan", "data"}, exclude_none=True)
-        return {
-            **named,
-            "model": config.model_dump(mode="json", exclude_unset=True),
-            "data": self.data.model_dump(mode="json", exclude_defaults=True),
-            "plan": self.plan.recorded(),
-        }
 
 
 TOKENIZER = Field(description="a semantic tokenizer: a run, an exported folder or a hub name")

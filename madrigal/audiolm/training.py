@@ -14,7 +14,7 @@ from madrigal.audiolm.condition import without_gradients
 from madrigal.audiolm.decoding import Drawn
 from madrigal.audiolm.fine import FineTransformer
 from madrigal.audiolm.keywords import TRAINER, without
-from madrigal.audiolm.learned import FINGERPRINTS, check_resumed, fingerprints_of
+from madrigal.audiolm.learned import fingerprints_of
 from madrigal.audiolm.packing import Stream
 from madrigal.audiolm.semantic import SemanticTransformer
 from madrigal.audiolm.source import TokenSource
@@ -30,6 +30,7 @@ from madrigal.data.collate import collate
 from madrigal.engine.artifacts import ORIGINAL, Audio, Sample, Text
 from madrigal.engine.feed import Batch
 from madrigal.engine.keywords import plan_and_keywords
+from madrigal.engine.learned import FINGERPRINTS, check_resumed
 from madrigal.engine.plan import Plan
 from madrigal.engine.progress import tell
 from madrigal.engine.recipe import recorded

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field, field_validator
 
 from madrigal.audiolm.recipe import CoarseRecipe, FineRecipe, SemanticRecipe
 from madrigal.data.source import Source
-from madrigal.engine.parts import TOKENS, WholeRecipe, WholeTraining
+from madrigal.engine.parts import TOKENS, WholeRecipe, WholeTraining, name_of_part
 from madrigal.engine.progress import tell
 from madrigal.errors import UserError
 from madrigal.tokenizers.kmeans_recipe import KmeansRecipe
@@ -39,11 +39,7 @@ class AudioLMRecipe(WholeRecipe):
     fine: dict[str, Any] | None = Field(None, description="left out where the coarse stage draws all codebooks")
     workers: int = Field(1, ge=1, description="processes that tokenize")
 
-    @field_validator("tokenizer", mode="before")
-    @classmethod
-    def _a_name_is_enough(cls, value: Any) -> Any:
-        """`tokenizer=NAME` on the command line falls upon the recipe of one to train, and takes its place."""
-        return value["path"] if isinstance(value, dict) and "path" in value else value
+    _a_name_is_enough = field_validator("tokenizer", mode="before")(name_of_part)
 
     @property
     def sources(self) -> dict[str, Path]:

@@ -1,20 +1,16 @@
 """`generate`: sound from a run, after a prompt, from a text, or out of nothing."""
 
-from math import inf
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from madrigal.errors import UserError
-from madrigal.verbs.terminal import Bar, Json, Overwrite, print_json
+from madrigal.verbs.sampling import PromptScale, Temperature, TopK, TopP, samplings
+from madrigal.verbs.terminal import Bar, Device, Json, Overwrite, print_json
 
 Samples = Annotated[int, typer.Option("--n", min=1, help="How many.")]
-Temperature = Annotated[
-    str, typer.Option("--temperature", help="For all stages, or semantic,coarse,fine; 0 takes the likeliest.")
-]
 TEMPERATURE = "0.8,0.9,0.8"
-Device = Annotated[str, typer.Option(help="Where an AudioLM runs, such as cuda or cuda:1.")]
 
 
 def generate(
@@ -26,12 +22,11 @@ def generate(
     seed: Annotated[int, typer.Option(min=0, help="Sample i is drawn with seed + i.")] = 0,
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the samples.")] = Path("generated"),
     temperature: Temperature = TEMPERATURE,
-    top_k: Annotated[int | None, typer.Option(min=1, help="Draw among the k likeliest.")] = None,
-    top_p: Annotated[
-        float | None, typer.Option(min=0.0, max=1.0, help="Draw among the likeliest of this share.")
-    ] = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
     repetition_penalty: Annotated[float, typer.Option(min=1.0, help="Over 1: recent tokens become less likely.")] = 1.0,
     cond_scale: Annotated[float, typer.Option(min=0.0, help="Over 1: lean on the text.")] = 1.0,
+    prompt_scale: PromptScale = None,
     tokenizer: Annotated[str | None, typer.Option(help="Where the semantic tokenizer is, if it has moved.")] = None,
     codec: Annotated[str | None, typer.Option(help="Where the codec is, if it has moved.")] = None,
     device: Device = "cpu",
@@ -55,18 +50,10 @@ def generate(
     from madrigal.audiolm.pipeline import NO_CONDITION
     from madrigal.data.audio import write
     from madrigal.engine.machine import prepare_process
-    from madrigal.engine.recipe import build_config
-    from madrigal.layers.sampling import Sampling
 
     prepare_process()
-    common = {
-        "top_k": top_k,
-        "top_p": top_p,
-        "repetition_penalty": repetition_penalty,
-        "cond_scale": cond_scale,
-    }
-    degrees = temperatures(temperature)
-    sampling = {s: build_config(Sampling, {**common, "temperature": t}, "Sampling") for s, t in degrees.items()}
+    leaning = {"cond_scale": cond_scale, "prompt_scale": prompt_scale}
+    sampling = samplings(temperature, top_k=top_k, top_p=top_p, repetition_penalty=repetition_penalty, **leaning)
     model = load_audiolm(runs, tokenizer=tokenizer, codec=codec, device=device)
     if text is not None and not model.is_conditioned:
         raise UserError(f"{NO_CONDITION}; leave --text out.")
@@ -87,19 +74,3 @@ def generate(
         print_json({"files": [str(file) for file in files], "seconds": seconds, "sample_rate": rate, "seed": seed})
     else:
         typer.echo("\n".join(map(str, files)))
-
-
-def temperatures(text: str) -> dict[str, float]:
-    """One number for all stages, or three."""
-    names = ("semantic", "coarse", "fine")
-    try:
-        given = [float(part) for part in text.split(",")]
-    except ValueError:
-        given = []
-    if len(given) == 1:
-        given *= 3
-    if len(given) != 3 or not all(0 <= degree < inf for degree in given):
-        raise UserError(
-            f"--temperature is {text!r}; write one number from 0 on, or three with commas, such as 0.8,0.9,0.8."
-        )
-    return dict(zip(names, given, strict=True))

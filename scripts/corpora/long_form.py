@@ -3,7 +3,8 @@
 A continuation model that has only heard single sentences learns that speech stops after one. Utterances are taken in
 a shuffled order and joined until a recording is SECONDS long; the rest of a speaker makes a shorter one.
 With --speeds each recording is played at a speed of its own, which moves pitch and formants as another body would:
-a few speakers then sound like many, and a model cannot learn them by heart.
+a few speakers then sound like many, and a model cannot learn them by heart. --copies makes several recordings of each
+group, each at a speed of its own, and --most-minutes keeps speakers of whom there is much from drowning the others.
 """
 
 import math
@@ -55,18 +56,48 @@ def spoken_at(wave: np.ndarray, rate: int, speed: float) -> np.ndarray:
     return resample(wave, round(rate * speed), rate)
 
 
-def build(manifest: Path, out: Path, seconds: float, seed: int, speeds: tuple[float, float] = (1.0, 1.0)) -> None:
-    """Write the joined recordings of a manifest's utterances into `out`, each at a speed drawn from `speeds`."""
-    rows = read_manifest(manifest)
+def at_most(groups: list[list[Row]], seconds: float) -> list[list[Row]]:
+    """The groups of each speaker up to so many seconds in all."""
+    heard: dict[str, float] = defaultdict(float)
+    kept = []
+    for group in groups:
+        speaker = group[0]["speaker"]
+        if heard[speaker] < seconds:
+            kept.append(group)
+            heard[speaker] += sum(row["duration"] for row in group)
+    return kept
+
+
+def build(
+    manifest: Path,
+    out: Path,
+    seconds: float,
+    seed: int,
+    speeds: tuple[float, float] = (1.0, 1.0),
+    *,
+    copies: int = 1,
+    most_minutes: float = math.inf,
+) -> None:
+    """Write the joined recordings of a manifest's utterances into `out`, each at a speed drawn from `speeds`.
+
+    A group becomes as many recordings as its speaker needs to reach `most_minutes`, at the most `copies`.
+    """
     low, high = (math.log(speed) for speed in speeds)
+    groups = at_most(grouped(read_manifest(manifest), seconds, seed), 60 * most_minutes)
+    lengths: dict[str, float] = defaultdict(float)
+    for group in groups:
+        lengths[group[0]["speaker"]] += sum(row["duration"] for row in group)
     with CorpusWriter(out, licence="", synthetic=False) as writer:
-        for number, group in enumerate(grouped(rows, seconds, seed)):
-            wave, rate = joined(group, manifest.parent, f"{seed}/{number}")
-            wave = spoken_at(wave, rate, math.exp(random.Random(f"{seed}/speed/{number}").uniform(low, high)))
-            text = " ".join(row["text"] for row in group)
+        for number, group in enumerate(groups):
             speaker = group[0]["speaker"]
-            writer.add(f"{speaker}/{number:05d}", wave, rate, text, speaker)
-            writer.rows[-1] |= {key: group[0][key] for key in ("licence", "synthetic") if key in group[0]}
+            wave, rate = joined(group, manifest.parent, f"{seed}/{number}")
+            needed = copies if most_minutes == math.inf else math.ceil(60 * most_minutes / lengths[speaker])
+            for copy in range(min(copies, needed)):
+                name = f"{seed}/speed/{number}" + (f"/{copy}" if copy else "")
+                played = spoken_at(wave, rate, math.exp(random.Random(name).uniform(low, high)))
+                text = " ".join(row["text"] for row in group)
+                writer.add(f"{speaker}/{number:05d}" + (f"-{copy}" if copy else ""), played, rate, text, speaker)
+                writer.rows[-1] |= {key: group[0][key] for key in ("licence", "synthetic") if key in group[0]}
 
 
 def main() -> None:
@@ -84,10 +115,24 @@ def main() -> None:
         metavar=("LOW", "HIGH"),
         help="play each recording at a speed between these, such as 0.84 1.19 (default: as recorded)",
     )
+    parser.add_argument("--copies", type=int, default=1, metavar="N", help="recordings of a group (default: 1)")
+    parser.add_argument(
+        "--most-minutes", type=float, default=math.inf, metavar="M", help="of a speaker, copies not counted"
+    )
     args = parser.parse_args()
+    if args.copies < 1 or args.most_minutes <= 0:
+        parser.error("--copies is a number from 1 on, and --most-minutes one over 0.")
     if not 0.5 <= args.speeds[0] <= args.speeds[1] <= 2:
         parser.error("--speeds are two numbers between 0.5 and 2, the lower first.")
-    build(args.manifest, args.out, args.seconds, args.seed, args.speeds)
+    build(
+        args.manifest,
+        args.out,
+        args.seconds,
+        args.seed,
+        args.speeds,
+        copies=args.copies,
+        most_minutes=args.most_minutes,
+    )
 
 
 if __name__ == "__main__":

@@ -5,47 +5,17 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import soundfile
-
-from madrigal.cli import main
-
-
-class Command:
-    """`madrigal generate` in this process: its status, and what it said."""
-
-    def __init__(self, captured: pytest.CaptureFixture[str]) -> None:
-        self._captured = captured
-
-    def __call__(self, *words: str | Path) -> tuple[int, str, str]:
-        status: Any = 0
-        try:
-            main(["generate", *map(str, words)])
-        except SystemExit as left:
-            status = left.code or 0
-        said = self._captured.readouterr()
-        return status, said.out, said.err
-
-    def done(self, *words: str | Path) -> str:
-        status, out, err = self(*words)
-        assert status == 0, err
-        return out
-
-    def refused(self, *words: str | Path) -> str:
-        status, out, err = self(*words)
-        assert status == 2, out + err
-        assert err.startswith("madrigal: ")
-        assert err.count("\n") == 1
-        return err
+from commanding import Command
 
 
 @pytest.fixture
 def generate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
     monkeypatch.chdir(tmp_path)
-    return Command(capsys)
+    return Command(capsys, "generate")
 
 
 def heard(path: str | Path) -> np.ndarray:

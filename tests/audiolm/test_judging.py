@@ -7,14 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from commanding import Command
 from stages import coarse_stage, semantic_stage
 
 from madrigal import audiolm_evaluation as judge
 from madrigal.audiolm.pipeline import AudioLM
 from madrigal.data.manifest import Manifest
 from madrigal.data.prepare import prepare
+from madrigal.data.turns import in_turn
 from madrigal.errors import UserError
-from madrigal.verbs.generate import temperatures
+from madrigal.verbs.sampling import temperatures
 
 
 def parts(unique: bool) -> Any:
@@ -50,8 +52,8 @@ def manifest(tmp_path: Path, sounds: Path) -> Manifest:
 
 
 def test_the_first_recordings_are_of_all_speakers(manifest: Manifest) -> None:
-    assert [entry.speaker for entry in judge.in_turn(manifest)[:4]] == ["anna", "boris", "anna", "boris"]
-    assert len(judge.in_turn(manifest)) == len(manifest)
+    assert [entry.speaker for entry in in_turn(manifest)[:4]] == ["anna", "boris", "anna", "boris"]
+    assert len(in_turn(manifest)) == len(manifest)
 
 
 def test_the_limit_is_of_the_perplexities_too(
@@ -70,6 +72,38 @@ def test_the_limit_is_of_the_perplexities_too(
     with pytest.raises(Stop):
         judge.evaluate_audiolm(run, data=manifest.root, out=tmp_path / "out", limit=3)
     assert seen == [(8, 3)]
+
+
+def test_continuations_are_drawn_as_the_command_says(
+    run: Path, manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made: list[np.ndarray] = []
+    evaluate, command = judge.evaluate_continuations, Command(capsys, "evaluate")
+
+    def heard(items: Any, **options: Any) -> Any:
+        made.append(np.concatenate([item.continuation for item in items]))
+        return evaluate(items, **options)
+
+    monkeypatch.setattr(judge, "evaluate_continuations", heard)
+    monkeypatch.setattr(judge, "perplexities", lambda *_, **__: {})
+    for absent in ("find_recogniser", "find_second_recogniser", "find_word_list"):
+        monkeypatch.setattr(judge, absent, lambda: None)
+    monkeypatch.setattr(judge, "find_speaker_judges", list)
+    words = (run, "--data", manifest.root, "-o", tmp_path / "out", "--limit", "2", "--prompt-seconds", "0.2")
+
+    def notes(*how: str) -> list[str]:
+        said = command.done(*words, "--seconds", "0.2", "--seed", "3", "--json", "--temperature", *how)
+        return list(json.loads(said)["notes"])
+
+    assert "Drawn with seeds from 3 on: semantic with temperature 0; coarse with temperature 0; fine" in notes("0")[0]
+    assert "semantic with temperature 1, top_k 1; coarse with temperature 1, top_k 1;" in notes("1", "--top-k", "1")[0]
+    assert notes("0.8,0.9,1", "--top-p", "1e-5")[0].endswith("; fine with temperature 1, top_p 1e-05.")
+    notes("1")
+    likeliest, first, share, freely = made
+    np.testing.assert_array_equal(first, likeliest)
+    np.testing.assert_array_equal(share, likeliest)
+    assert not np.array_equal(freely, likeliest)
+    assert "top_p is 0.0" in command.refused(*words, "--top-p", "0")
 
 
 @pytest.mark.parametrize("text", ["nan", "inf", "0.8,nan,0.8", "-1", "0.8,0.9"])

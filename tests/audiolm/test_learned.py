@@ -13,9 +13,9 @@ import yaml
 from stages import STAGES, WRAPPERS, coarse_stage, streams_of
 from token_sets import Utterances, make
 
-from madrigal.audiolm.learned import FINGERPRINTS
 from madrigal.audiolm.loading import load_audiolm, load_stage
 from madrigal.audiolm.semantic import SemanticTransformer
+from madrigal.engine.learned import FINGERPRINTS
 from madrigal.errors import UserError
 from madrigal.verbs.systems import load_recipe
 

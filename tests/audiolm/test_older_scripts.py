@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 import torch
+from small_codecs import small_codec
 
 import madrigal
-from madrigal import SoundStream, load_audiolm
+from madrigal import load_audiolm
 from madrigal.audiolm import pipeline
 from madrigal.verbs.systems import load_recipe
 
@@ -239,18 +240,7 @@ def desk(tmp_path: Path, hubert: Path, sounds: Path, monkeypatch: pytest.MonkeyP
     shutil.copytree(hubert, tmp_path / "hubert")
     monkeypatch.setattr(torch.nn.Module, "cuda", lambda self: self)
     torch.manual_seed(0)
-    codec = SoundStream(
-        discriminators=False,
-        strides=(8, 40),
-        channels=2,
-        channel_mults=(2, 4),
-        codebook_dim=8,
-        codebook_size=1024,
-        rq_num_quantizers=8,
-        use_local_attn=False,
-        discr_multi_scales=(),
-        use_complex_stft_discr=False,
-    )
+    codec = small_codec(1024, 8, discr_multi_scales=(), use_complex_stft_discr=False)
     codec.save_pretrained(tmp_path / "codec")
     return {"recordings": sounds, "codec": tmp_path / "codec"}
 
