@@ -4,14 +4,12 @@ The reference configuration: dimension 256, 6 layers, 4 heads; 500 semantic toke
 fine quantizers; 8 rows of 512 tokens in training, one row of 510 or 512 tokens in generation.
 """
 
-import argparse
 import statistics
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import torch
-from measuring import Records, beside, cpu_seconds
+from measuring import Records, cpu_seconds, run_part, tell
 from torch import Tensor
 
 from madrigal.audiolm.coarse import CoarseTransformer
@@ -24,7 +22,7 @@ from madrigal.audiolm.training import (
     SemanticTransformerTrainer,
     StageTrainer,
 )
-from madrigal.engine.machine import keep_memory, matmul_rate, prepare_process
+from madrigal.engine.machine import matmul_rate
 
 SIZE: dict[str, Any] = {"dim": 256, "depth": 6, "heads": 4}
 ACOUSTIC: dict[str, Any] = {"codebook_size": 1024, "num_coarse_quantizers": 3}
@@ -95,10 +93,10 @@ def stage(name: str, folder: Path, other: Records) -> None:
             run.train_step()
         cost = statistics.median(cpu_seconds(run.train_step) for _ in range(8))
         speed, share = 8 * TOKENS / cost, run.step_flops / cost / matmul_rate("cpu", bits)
-        _tell(f"{name} train {precision}", speed, f"{100 * share:.0f} % of the matmul rate", theirs.get("train"))
+        tell(f"{name} train {precision}", speed, f"{100 * share:.0f} % of the matmul rate", theirs.get("train"))
     generation(run, 32)
     speeds = [tokens / cost for cost, tokens in (generation(run, TOKENS) for _ in range(3))]
-    _tell(f"{name} generate", statistics.median(speeds), "one row", theirs.get(True))
+    tell(f"{name} generate", statistics.median(speeds), "one row", theirs.get(True))
 
 
 def length(_: str, folder: Path, __: Records) -> None:
@@ -112,23 +110,5 @@ def length(_: str, folder: Path, __: Records) -> None:
         print(f"length: {tokens} tokens: {1000 * cost / count:.2f} CPU ms a token, {cost / count / first:.2f} of 100's")
 
 
-def _tell(what: str, speed: float, more: str, other: float | None) -> None:
-    ratio = "" if other is None else f", beside {other:.0f}: {speed / other:.2f} times"
-    print(f"{what}: {speed:.0f} tokens per CPU s, {more}{ratio}", flush=True)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=["semantic", "coarse", "fine", "length"])
-    parser.add_argument("--beside", help="a command that measures another library and prints REC lines")
-    arguments = parser.parse_args()
-    keep_memory()
-    prepare_process()
-    torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as name:
-        work = length if arguments.part == "length" else stage
-        work(arguments.part, Path(name), beside(arguments.beside))
-
-
 if __name__ == "__main__":
-    main()
+    run_part(__doc__, {**dict.fromkeys(("semantic", "coarse", "fine"), stage), "length": length})

@@ -1,13 +1,22 @@
 """What the benchmarks share: CPU seconds of a call, and another library's figures taken in the same run."""
 
+import argparse
 import json
 import shlex
 import subprocess
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
+import torch
+
+from madrigal.engine.machine import keep_memory, prepare_process
+
 Records = dict[str, list[dict[str, Any]]]
+Part = Callable[[str, Path, Records], None]
+"""A benchmark: its name, a folder to work in, and another library's records."""
 
 
 def cpu_seconds(call: Callable[[], Any]) -> float:
@@ -28,3 +37,22 @@ def beside(command: str | None) -> Records:
             record = json.loads(line.removeprefix("REC "))
             found.setdefault(record["name"], []).append(record)
     return found
+
+
+def tell(what: str, speed: float, more: str, other: float | None, unit: str = "tokens") -> None:
+    """One line: tokens, or what else is counted, per CPU second, and how many times another library's they are."""
+    ratio = "" if other is None else f", beside {other:.0f}: {speed / other:.2f} times"
+    print(f"{what}: {speed:.0f} {unit} per CPU s, {more}{ratio}", flush=True)
+
+
+def run_part(description: str | None, parts: Mapping[str, Part]) -> None:
+    """The part that the command line names, on one thread."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("part", choices=list(parts))
+    parser.add_argument("--beside", help="a command that measures another library and prints REC lines")
+    arguments = parser.parse_args()
+    keep_memory()
+    prepare_process()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as name:
+        parts[arguments.part](arguments.part, Path(name), beside(arguments.beside))

@@ -5,16 +5,14 @@ The reference configuration: dimension 256, 4 layers of encoder and of decoder, 
 early exit after two layers where text becomes speech.
 """
 
-import argparse
 import statistics
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import torch
-from measuring import Records, beside, cpu_seconds
+from measuring import Records, cpu_seconds, run_part, tell
 
-from madrigal.engine.machine import keep_memory, matmul_rate, prepare_process
+from madrigal.engine.machine import matmul_rate
 from madrigal.layers.sampling import Sampling
 from madrigal.speartts.model import TextToSemantic
 from madrigal.speartts.trainer import SpearTrainer
@@ -67,7 +65,7 @@ def train(name: str, folder: Path, other: Records) -> None:
         cost = statistics.median(cpu_seconds(run.train_step) for _ in range(8))
         tokens = ROWS * (SPEECH if name == "ss" else SPEECH + TEXT)
         share = run.step_flops / cost / matmul_rate("cpu", bits)
-        _tell(f"{name} train {precision}", tokens / cost, f"{100 * share:.0f} % of the matmul rate", theirs)
+        tell(f"{name} train {precision}", tokens / cost, f"{100 * share:.0f} % of the matmul rate", theirs)
 
 
 def generate(name: str, _: Path, other: Records) -> None:
@@ -84,7 +82,7 @@ def generate(name: str, _: Path, other: Records) -> None:
             made: list[Any] = []
             cost = cpu_seconds(lambda: made.append(_written(writer, source, options)))  # noqa: B023
             speeds.append(int(made[0].lengths[0]) / cost)
-        _tell(f"generate {word}", statistics.median(speeds), "one row", plain[0] if plain else None)
+        tell(f"generate {word}", statistics.median(speeds), "one row", plain[0] if plain else None)
 
 
 def _written(writer: TextToSemantic, source: torch.Tensor, options: dict[str, Any]) -> Any:
@@ -93,23 +91,5 @@ def _written(writer: TextToSemantic, source: torch.Tensor, options: dict[str, An
     )
 
 
-def _tell(what: str, speed: float, more: str, other: float | None) -> None:
-    ratio = "" if other is None else f", beside {other:.0f}: {speed / other:.2f} times"
-    print(f"{what}: {speed:.0f} tokens per CPU s, {more}{ratio}", flush=True)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=[*TRAINERS, "gen"])
-    parser.add_argument("--beside", help="a command that measures another library and prints REC lines")
-    arguments = parser.parse_args()
-    keep_memory()
-    prepare_process()
-    torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as name:
-        work = generate if arguments.part == "gen" else train
-        work(arguments.part, Path(name), beside(arguments.beside))
-
-
 if __name__ == "__main__":
-    main()
+    run_part(__doc__, {**dict.fromkeys(TRAINERS, train), "gen": generate})

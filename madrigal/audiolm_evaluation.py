@@ -1,14 +1,14 @@
 """Judging AudioLM: how well each stage foresees new voices, and whether continuations keep those of their prompts."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 
+from madrigal.audiolm.draws import drawn_with
 from madrigal.audiolm.loading import load_audiolm
 from madrigal.audiolm.packing import Stream
 from madrigal.audiolm.pipeline import AudioLM
@@ -19,6 +19,7 @@ from madrigal.data.audio import read
 from madrigal.data.manifest import Entry, Manifest
 from madrigal.data.source import manifest_of
 from madrigal.data.tokens import PAD, TokenShards
+from madrigal.data.turns import by_turns, in_turn
 from madrigal.engine.machine import prepare_process
 from madrigal.engine.recipe import build_config, read_recipe
 from madrigal.errors import UserError
@@ -34,7 +35,6 @@ from madrigal.judge.words import find_word_list
 from madrigal.layers.sampling import Sampling
 
 Progress = Callable[[int, int], object]
-Piece = TypeVar("Piece")
 
 
 @dataclass(frozen=True)
@@ -257,6 +257,7 @@ def evaluate_audiolm(
         impostors=others,
         stages=[StagePerplexity.of(name, own, others) for name, (own, others) in found.items()],
         title=f"{run.name} on {len(made)} prompts",
+        notes=[drawn_with(sampling, seed)],
         examples=8,
         progress=progress,
     )
@@ -265,22 +266,9 @@ def evaluate_audiolm(
     return report, folder
 
 
-def in_turn(manifest: Manifest) -> list[Entry]:
-    """The recordings, one of each speaker after another: the first of them are of all speakers."""
-    return _by_turns((entry.speaker, entry) for entry in manifest)
-
-
-def _by_turns(pieces: Iterable[tuple[str | None, Piece]]) -> list[Piece]:
-    """Every speaker's first piece, then every speaker's second, …"""
-    own: dict[str | None, list[Piece]] = {}
-    for speaker, piece in pieces:
-        own.setdefault(speaker, []).append(piece)
-    return [piece for turn in zip_longest(*own.values()) for piece in turn if piece is not None]
-
-
 def _places(manifest: Manifest, count: int, prompt: float, seconds: float) -> list[tuple[Entry, float]]:
     """Where the prompts begin: a prompt apart, the speakers in turn, with `seconds` of the recording after each."""
-    turns = _by_turns(
+    turns = by_turns(
         (entry.speaker, (entry, float(start)))
         for entry in manifest
         for start in np.arange(0.0, entry.duration - prompt - seconds, prompt)

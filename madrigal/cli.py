@@ -15,10 +15,13 @@ from madrigal.errors import UserError
 VERBS = {
     "prepare": "madrigal.verbs.data:prepare",
     "tokenize": "madrigal.verbs.tokenize:tokenize",
+    "align": "madrigal.verbs.align:align",
     "train": "madrigal.verbs.training:train",
     "pseudo-label": "madrigal.verbs.pseudo_label:pseudo_label",
     "generate": "madrigal.verbs.generate:generate",
     "say": "madrigal.verbs.say:say",
+    "edit": "madrigal.verbs.edit:edit",
+    "denoise": "madrigal.verbs.edit:denoise",
     "compress": "madrigal.verbs.codec:compress",
     "decompress": "madrigal.verbs.codec:decompress",
     "evaluate": "madrigal.verbs.judging:evaluate",

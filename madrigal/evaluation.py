@@ -16,13 +16,15 @@ from madrigal.engine.machine import prepare_process
 from madrigal.engine.recipe import build_config, read_recipe
 from madrigal.errors import UserError
 from madrigal.judge import packages
-from madrigal.judge.codec import Utterance, evaluate_codec
+from madrigal.judge.codec import Copy, Utterance, evaluate_codec, evaluate_copies
 from madrigal.judge.codec_page import write_report
 from madrigal.judge.curves import read_curves, select
 from madrigal.judge.recognition import Recogniser, find_recogniser
 from madrigal.judge.report import Report
 from madrigal.soundstream.codec import SoundStream
 from madrigal.soundstream.compression import levels_for
+from madrigal.tokenizers.mel_features import MelFeatures
+from madrigal.voicebox.vocoder.model import Vocoder
 
 Wave = Any
 
@@ -61,14 +63,11 @@ def evaluate_run(
     """Judge the codec of a run (or a shipped one) and write report.json, spectrograms.png and report.html."""
     prepare_process()
     codec = SoundStream.from_pretrained(run, discriminators=False).eval()
-    folder = out or (Path(run) / "evaluation" if Path(run).is_dir() else Path("evaluation") / Path(run).name)
+    folder = _report_folder(run, out)
     manifest = manifest_of(data, folder / "data", anew=True) if data is not None else held_out(Path(run))
     _check_writable(folder)
     channels = 2 if codec.config.input_channels == 2 else None
-    utterances = [
-        Utterance(Path(e.path).stem, read(manifest.resolve(e), channels=channels).numpy(), e.sample_rate, e.text)
-        for e in list(manifest)[:limit]
-    ]
+    utterances = _utterances(manifest, limit, channels)
     # What cannot be coded is told before hours of judging, not after.
     rates = rates or own_rates(codec)
     for kbps, wave in product(rates, {len(item.wave): item.wave for item in utterances}.values()):
@@ -87,6 +86,58 @@ def evaluate_run(
     curves = select(read_curves(run), CURVES) if (Path(run) / "metrics.jsonl").exists() else []
     write_report(report, folder, curves)
     return report, folder
+
+
+def vocoder_copy(features: MelFeatures) -> Copy:
+    """Copy synthesis as the judges want it: (wave [channels, samples], rate) to the wave made again of its log-mels."""
+
+    def copy(wave: Wave, rate: int) -> Wave:
+        sound = resample(torch.as_tensor(wave, dtype=torch.float32), rate, features.sample_rate)
+        heard = features.decode(features.encode(sound))
+        return resample(heard, features.sample_rate, rate).numpy()
+
+    return copy
+
+
+def evaluate_vocoder(
+    run: str,
+    *,
+    data: Path | None = None,
+    out: Path | None = None,
+    limit: int = 100,
+    recogniser: Path | None = None,
+    progress: Callable[..., None] | None = None,
+) -> tuple[Report, Path]:
+    """Judge what a vocoder makes of recordings' log-mels, with Griffin-Lim beside it; the report is like a codec's."""
+    prepare_process()
+    vocoder = Vocoder.from_pretrained(run, discriminators=False)
+    folder = _report_folder(run, out)
+    manifest = manifest_of(data, folder / "data", anew=True) if data is not None else held_out(Path(run))
+    _check_writable(folder)
+    utterances = _utterances(manifest, limit, channels=1)
+    name = f"Madrigal {Path(run).name}"
+    copies = {name: vocoder_copy(vocoder.features()), "Griffin-Lim": vocoder_copy(MelFeatures(vocoder.config))}
+    report = evaluate_copies(
+        utterances,
+        copies,
+        recogniser=_recogniser(recogniser, utterances),
+        title=f"{Path(run).name} on {len(utterances)} recordings",
+        progress=progress,
+    )
+    curves = select(read_curves(run), CURVES) if (Path(run) / "metrics.jsonl").exists() else []
+    write_report(report, folder, curves)
+    return report, folder
+
+
+def _report_folder(run: str, out: Path | None) -> Path:
+    return out or (Path(run) / "evaluation" if Path(run).is_dir() else Path("evaluation") / Path(run).name)
+
+
+def _utterances(manifest: Manifest, limit: int, channels: int | None) -> list[Utterance]:
+    return [
+        Utterance(Path(e.path).stem, read(manifest.resolve(e), channels=channels).numpy(), e.sample_rate, e.text)
+        for e in list(manifest)[:limit]
+    ]
 
 
 def _check_writable(folder: Path) -> None:

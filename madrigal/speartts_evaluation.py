@@ -6,22 +6,21 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from madrigal.audiolm.draws import Draws, Samplings, by_stage
+from madrigal.audiolm.draws import Draws, Samplings, by_stage, drawn_with
 from madrigal.data.audio import read
 from madrigal.data.manifest import Entry, Manifest
 from madrigal.data.source import manifest_of
 from madrigal.engine.machine import prepare_process
 from madrigal.errors import UserError
-from madrigal.judge import packages
-from madrigal.judge.chart import Series
-from madrigal.judge.curves import read_curves, select
-from madrigal.judge.recognition import Recogniser, Transcriber, find_recogniser
+from madrigal.judge.curves import curves_of_parts
+from madrigal.judge.naturalness import find_naturalness
+from madrigal.judge.recognisers import find_recognisers
 from madrigal.judge.speakers import find_speaker_judges
 from madrigal.judge.speech_page import write_spoken
 from madrigal.judge.spoken import CEILING, RECORDING, SPOKEN, Sentence, SpokenReport, evaluate_spoken
-from madrigal.judge.vosk import VoskRecogniser, find_second_recogniser
+from madrigal.speaking.speech import piece_seed
 from madrigal.speartts.loading import load_text_to_speech
-from madrigal.speartts.speech import PROMPT_SECONDS, TextToSpeech, piece_seed
+from madrigal.speartts.speech import PROMPT_SECONDS, TextToSpeech
 from madrigal.tokenizers.repeats import unique_consecutive
 
 Progress = Callable[..., None]
@@ -82,17 +81,6 @@ def _numpy(wave: Tensor) -> object:
     return (wave if wave.ndim == 2 else wave[None]).cpu().numpy()
 
 
-def recognisers(folder: Path | None = None) -> dict[str, Transcriber]:
-    """Those that are on this machine, by name."""
-    found: dict[str, Transcriber] = {}
-    whisper, second = folder or find_recogniser(), find_second_recogniser()
-    if whisper is not None and packages.available("recogniser"):
-        found["Whisper"] = Recogniser(whisper)
-    if second is not None and packages.available("vosk"):
-        found["Vosk"] = VoskRecogniser(second)
-    return found
-
-
 def evaluate_speech(
     run: Path,
     *,
@@ -119,22 +107,14 @@ def evaluate_speech(
     prompt = None if voice is None else read(voice, sample_rate=rate, channels=1)[:, : round(PROMPT_SECONDS * rate)]
     report = evaluate_spoken(
         made,
-        recognisers=recognisers(recogniser),
+        recognisers=find_recognisers(recogniser),
         judges=[] if prompt is None else find_speaker_judges(),
         prompt=None if prompt is None else prompt.numpy(),
+        listener=find_naturalness(),
         title=f"{run.name} on {len(made)} sentences",
+        notes=[drawn_with(sampling, seed)],
         examples=8,
         progress=progress,
     )
-    write_spoken(report, folder, _curves(run))
+    write_spoken(report, folder, curves_of_parts(run, CURVES))
     return report, folder
-
-
-def _curves(run: Path) -> list[Series]:
-    """The losses of the parts that the run has trained itself, on what they had not seen."""
-    lines: list[Series] = []
-    for part, loss in CURVES.items():
-        if (run / part / "metrics.jsonl").is_file():
-            found = select(read_curves(run / part), (f"valid/ema/{loss}", f"valid/{loss}"))
-            lines += [Series(part, line.x, line.y) for line in found[:1]]
-    return lines

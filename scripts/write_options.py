@@ -16,12 +16,24 @@ from madrigal.audiolm.source import TokenSource
 from madrigal.audiolm.training import StagePlan
 from madrigal.data.source import AudioSource
 from madrigal.engine.plan import Plan
-from madrigal.soundstream.config import WEIGHT_ALIASES
+from madrigal.soundstream.objective import WEIGHT_ALIASES
 from madrigal.speartts.config import TextToSemanticConfig
 from madrigal.speartts.plans import SpearPlan
 from madrigal.speartts.recipe import SpearRecipe
 from madrigal.tokenizers.text import TextSpec
 from madrigal.verbs.systems import SYSTEMS, named
+from madrigal.voicebox.config import VoiceBoxConfig
+from madrigal.voicebox.durations import DurationPredictorConfig
+from madrigal.voicebox.durations_recipe import DurationsRecipe
+from madrigal.voicebox.plans import FlowPlan
+from madrigal.voicebox.recipe import FlowData, VoiceBoxRecipe
+from madrigal.voicebox.symbols import SymbolSpec
+
+MODELS: dict[type[BaseModel], type[BaseModel]] = {
+    VoiceBoxRecipe: VoiceBoxConfig,
+    DurationsRecipe: DurationPredictorConfig,
+}
+"""Models that a recipe builds when it knows what it is to learn from."""
 
 PAGE = Path(__file__).parent.parent / "docs" / "options.md"
 
@@ -33,6 +45,7 @@ WORDS: dict[Any, str] = {
     Path: "path",
     Any: "anything",
     TextSpec: "[mapping](#model-text)",
+    SymbolSpec: "[mapping](#model-symbols)",
     NoneType: "null",
 }
 
@@ -54,6 +67,9 @@ SHARED: dict[str, type[BaseModel]] = {
     "model of text and speech": TextToSemanticConfig,
     "model text": TextSpec,
     "plan of text and speech": SpearPlan,
+    "model symbols": SymbolSpec,
+    "data of the flow": FlowData,
+    "plan of the flow": FlowPlan,
 }
 """Sections that several systems share, by the name that they have on the page."""
 
@@ -71,8 +87,13 @@ WORDS_OF: dict[str, str] = {
     "`num_semantic_token_ids`, `num_text_token_ids` and the sizes.",
     "model text": "Its `model.text`: how text becomes ids; [text.md](text.md).",
     "plan of text and speech": "What their plans have beyond the others.",
+    "model symbols": "An aligner's `model.symbols`: how text becomes symbols; [voicebox.md](voicebox.md).",
+    "data of the flow": "The `data` of `voicebox-flow` and `voicebox-distill`: recordings, and what was found in them.",
+    "plan of the flow": "What their plans have beyond the others.",
     "soundstream": "The codec: `SoundStream` and `SoundStreamTrainer`; [soundstream.md](soundstream.md) says what the "
     "options are for.",
+    "mel-codec": "A codec of log-mels for language models: `MelCodec`, `MelCodecTrainer`; "
+    "[tokenizers.md](tokenizers.md#a-codec-of-log-mels).",
     "kmeans": "A tokenizer by k-means over features of a kind; [tokenizers.md](tokenizers.md).",
     "masked-prediction": "A tokenizer that is trained: `MaskedPrediction`; [tokenizers.md](tokenizers.md).",
     "semantic": "The first stage of [AudioLM](audiolm.md): `SemanticTransformer`, `SemanticTransformerTrainer`.",
@@ -84,6 +105,14 @@ WORDS_OF: dict[str, str] = {
     "text-to-semantic": "Speaking: `TextToSemanticTrainer`, on real pairs and on those that were labelled.",
     "speartts": "All parts of [text to speech](speartts.md) in one run. A part is changed by its name: "
     "`speak.plan.lr=1e-4`; it may also be the name of a finished run.",
+    "aligner": "Which symbol of a text is said when: `Aligner`, `AlignerTrainer`; [voicebox.md](voicebox.md).",
+    "vocoder": "Sound from log-mels: `Vocoder`, `VocoderTrainer`.",
+    "durations": "How long each symbol of a text takes: `DurationPredictor`, `DurationPredictorTrainer`.",
+    "voicebox-flow": "The model that speaks and fills in: `VoiceBox`, `VoiceBoxTrainer`. A recipe fills in what "
+    "follows from its features and its alignments: `dim_in` and `num_cond_tokens`.",
+    "voicebox-distill": "A student that needs fewer steps: `VoiceBoxDistiller`.",
+    "voicebox": "All parts of [a voice](voicebox.md) in one run. A part is changed by its name: `flow.plan.lr=1e-4`; "
+    "it may also be the name of a finished run.",
 }
 
 
@@ -114,6 +143,8 @@ def sections(system: str) -> dict[str, type[BaseModel]]:
             kind = recipe.transformer.Config  # checked there, and built when its tokenizer and codec are known
         if name == "model" and issubclass(recipe, SpearRecipe):
             kind = TextToSemanticConfig
+        if name == "model" and recipe in MODELS:
+            kind = MODELS[recipe]
         for one in get_args(get_args(kind)[0]) if get_origin(kind) is Annotated else get_args(kind) or [kind]:
             if isinstance(one, type) and issubclass(one, BaseModel):
                 several = get_origin(kind) in (Union, UnionType, Annotated)
@@ -131,9 +162,12 @@ def options() -> dict[str, dict[str, FieldInfo]]:
 
 
 def _keys(system: str, section: str, kind: type[BaseModel]) -> dict[str, FieldInfo]:
-    """The keys of a section; a tokenizer's kind is its section's name, and the sections are no keys."""
-    left_out = {"kind"} if section else {"system", *(name.split(" ")[0] for name in sections(system))}
-    return {name: field for name, field in kind.model_fields.items() if name not in left_out}
+    """The keys of a section; a kind that there is one of is its section's name, and the sections are no keys."""
+    only = section and "kind" in kind.model_fields and len(get_args(kind.model_fields["kind"].annotation)) == 1
+    left_out = set() if section else {"system", *(name.split(" ")[0] for name in sections(system))}
+    return {
+        name: field for name, field in kind.model_fields.items() if name not in left_out | ({"kind"} if only else set())
+    }
 
 
 def _kind(config: type[BaseModel]) -> str:
@@ -145,20 +179,17 @@ def _groups(system: str, section: str, kind: type[BaseModel]) -> Iterator[tuple[
     """Titles and keys of the tables of a section, without what it shares; comments in the source head the groups."""
     keys = _own(kind, _keys(system, section, kind))
     title = section or "recipe"
-    source = inspect.getsource(kind)
-    if not re.search(r"^    # ", source, re.MULTILINE):
-        if keys:
-            yield title, keys
-        return
-    found: dict[str, dict[str, FieldInfo]] = {}
-    heading = ""
-    for line in source.splitlines():
-        if comment := re.match(r"    # (.+)", line):
-            heading = comment[1]
-        elif (key := re.match(r"    (\w+):", line)) and key[1] in keys:
-            found.setdefault(heading, {})[key[1]] = keys[key[1]]
-    assert [name for group in found.values() for name in group] == list(keys)
-    yield from ((f"{title}: {heading}", group) for heading, group in found.items())
+    heads: dict[str, str] = {}
+    for base in kind.__mro__[: kind.__mro__.index(BaseModel)]:
+        heading = ""
+        for line in inspect.getsource(base).splitlines():
+            if comment := re.fullmatch(r"    # ([^.]+)", line):  # a sentence is no heading
+                heading = comment[1]
+            elif key := re.match(r"    (\w+):", line):
+                heads[key[1]] = heads.get(key[1]) or heading  # an option that is changed stays where it was
+    for heading in dict.fromkeys(heads[name] for name in heads if name in keys):
+        group = {name: field for name, field in keys.items() if heads[name] == heading}
+        yield f"{title}: {heading}" if heading else title, group
 
 
 def _own(
@@ -183,6 +214,8 @@ def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     value = field.get_default(call_default_factory=True, validated_data={})
+    if isinstance(value, BaseModel):
+        value = value.model_dump(mode="json", exclude_unset=True)
     return f"`{value if isinstance(value, str) else json.dumps(value)}`"
 
 

@@ -68,8 +68,8 @@ def write_shard(folder: Path, number: int, info: TokenInfo, entries: Sequence[En
     data = io.BytesIO()
     np.save(data, np.concatenate(arrays), allow_pickle=False)
     shard = Shard(recordings=digest(entries), crc32=checksum(data.getvalue()), entries=listed)
-    _write(shard_file(folder, number, "npy"), data.getvalue())
-    _write(shard_file(folder, number, "json"), _json(shard))
+    write_whole(shard_file(folder, number, "npy"), data.getvalue())
+    write_whole(shard_file(folder, number, "json"), _json(shard))
     return shard
 
 
@@ -113,7 +113,7 @@ def close_folder(folder: Path, info: TokenInfo, manifest: Manifest, shards: Sequ
         frames=sum(entry.frames for entry in entries),
         shards=len(shards),
     )
-    _write(folder / TOKENS, _json(whole))
+    write_whole(folder / TOKENS, _json(whole))
     return whole
 
 
@@ -137,7 +137,7 @@ def _json(model: BaseModel) -> bytes:
     return (json.dumps(model.model_dump(exclude_none=True), indent=1) + "\n").encode("ascii")
 
 
-def _write(file: Path, data: bytes) -> None:
+def write_whole(file: Path, data: bytes) -> None:
     """The whole file or nothing: beside its place, synced, renamed."""
     try:
         handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.", suffix=".partial")

@@ -43,6 +43,18 @@ def usable_cores() -> int:
 
 
 @functools.cache
+def has_bf16(device: str) -> bool:
+    """Whether a kind of device computes in bfloat16 itself; a CPU that does not only pretends to, slowly."""
+    import torch
+
+    if torch.device(device).type == "cuda":
+        return torch.cuda.is_bf16_supported()
+    return any(
+        bool(getattr(torch.cpu, name, bool)()) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+    )
+
+
+@functools.cache
 def matmul_rate(device: str, bits: int) -> float:
     """Floating-point operations per second of a large matrix product on this machine, measured now."""
     import torch

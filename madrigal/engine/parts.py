@@ -24,6 +24,11 @@ from madrigal.errors import UserError
 TOKENS, DATA = "tokens", "data"
 
 
+def name_of_part(value: Any) -> Any:
+    """`coarse=RUN` on the command line falls upon the recipe of one to train, and takes its place."""
+    return value["path"] if isinstance(value, dict) and "path" in value else value
+
+
 class WholeRecipe(BaseModel):
     """A part names its own recipe, and what to change in it: `{recipe: semantic/cpu, plan: {…}}`.
 
@@ -127,6 +132,9 @@ class WholeTraining:
     def before(self, name: str) -> None:
         """What has to be there when a part begins."""
 
+    def after(self) -> None:
+        """What is left to do when all parts are finished; it is called each time that they are found so."""
+
     def clear(self) -> None:
         """Remove what a run has made, part by part; a folder of the same name that is no run's stays."""
         for name in self._whole.kinds:
@@ -148,7 +156,8 @@ class WholeTraining:
             trainer.resumed_as = self.path
             trainer.train()
             if trainer.step < trainer.num_train_steps:
-                break
+                return self
+        self.after()
         return self
 
     def _keep_recordings(self) -> None:

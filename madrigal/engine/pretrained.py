@@ -4,13 +4,13 @@ import json
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import torch
 from pydantic import BaseModel, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 import madrigal
 from madrigal.engine.checkpoint import STATE, read_state, read_tensors
@@ -18,6 +18,7 @@ from madrigal.engine.recipe import explain
 from madrigal.engine.run import RunFolder
 from madrigal.errors import UserError
 
+Model = TypeVar("Model", bound=nn.Module)
 SHIPPED = Path(madrigal.__file__).parent / "pretrained"
 
 
@@ -60,13 +61,18 @@ class Pretrained:
     def _rebuild(cls, config: BaseModel, **options: Any) -> Self:
         return cls(config, **options)  # type: ignore[call-arg]
 
-    def save_pretrained(self, folder: str | Path) -> Path:
-        """Write `config.json` and `model.safetensors` for `from_pretrained`; what was there stays if that fails."""
+    def save_pretrained(self, folder: str | Path, *, half: bool = False) -> Path:
+        """Write `config.json` and `model.safetensors` for `from_pretrained`; what was there stays if that fails.
+
+        `half` keeps matrices in 16 bits, which halves the file; loaded again they have 32.
+        """
         folder = Path(folder)
         if folder.exists() and not folder.is_dir():
             raise UserError(f"{folder} is a file; name a folder to write the model into.")
         # Copies: the format has no place for one tensor under two names.
         weights = {name: t.detach().cpu().clone().contiguous() for name, t in self.exported().items()}
+        if half:
+            weights = {name: t.half() if t.is_floating_point() and t.ndim > 1 else t for name, t in weights.items()}
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=folder, prefix=".partial-") as partial:
@@ -104,6 +110,15 @@ class Pretrained:
             raise UserError(f"The weights in {folder} do not fit their config.json: {wrong} differs.")
         for name, tensor in own.items():
             tensor.copy_(weights[name])
+
+
+def moved(model: Model, device: str | torch.device) -> Model:
+    """The model on a device, where there is such a one."""
+    try:
+        return model.to(device)
+    except (RuntimeError, AssertionError) as error:  # the second is what a torch without CUDA has to say
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise UserError(f"The device {str(device)!r} cannot be used here ({reason}).") from error
 
 
 def locate(name: str | Path) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,9 @@ from madrigal.judge.ways import Way, system, utterance_scores
 
 RoundTrip = Callable[[Wave, int, float], tuple[Any, Any]]
 """(wave [channels, samples], sample rate, kbps) -> (wave of the same shape, codes [frames, quantizers] or None)."""
+
+Copy = Callable[[Wave, int], Any]
+"""(wave [channels, samples], sample rate) -> wave of the same shape."""
 
 Progress = Callable[[int, int, str], None]
 """(steps done, steps in all, what was done)."""
@@ -79,11 +82,9 @@ def evaluate_codec(
     Codes, where it gives them, need `codebook_size`: perplexity, usage and the measured rate come from them.
     A measure whose package is missing is left out and named in the report.
     """
-    utterances = list(items)
-    if not utterances or not rates:
-        raise UserError("There is nothing to evaluate: give at least one utterance and one rate.")
-    if empty := [item.name for item in utterances if as_channels(item.wave).shape[1] == 0]:
-        raise UserError(f"The utterance {empty[0]} has no samples: leave it out of the evaluation.")
+    if not rates:
+        raise UserError("There is nothing to evaluate: give at least one rate.")
+    utterances = _checked(items)
     plan = _plan(utterances, metrics, opus, recogniser, opus_frame_ms)
     ways = [Way("original", "Original")]
     for kbps in rates:
@@ -92,13 +93,62 @@ def evaluate_codec(
         if plan.opus:
             ways.append(Way("opus", "Opus", float(kbps)))
 
+    def send(way: Way, item: Utterance, wave: Wave) -> Wave:
+        return _send(way, item, wave, round_trip, opus_frame_ms)
+
+    return _judged(utterances, ways, send, plan, title=title, examples=examples, workers=workers, progress=progress)
+
+
+def evaluate_copies(
+    items: Iterable[Utterance],
+    copies: Mapping[str, Copy],
+    *,
+    recogniser: Transcriber | None = None,
+    metrics: Sequence[str] = tuple(METRICS),
+    title: str = "Copy synthesis",
+    examples: int = 3,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Send every utterance through each of `copies`, by name, which have no rate; else as `evaluate_codec`."""
+    utterances = _checked(items)
+    plan = _plan(utterances, metrics, False, recogniser, opus_frame_ms=20)
+    ways = [Way("original", "Original"), *(Way("codec", name) for name in copies)]
+
+    def send(way: Way, item: Utterance, wave: Wave) -> Wave:
+        return _same_shape(copies[way.name](wave, item.rate), wave, way.label, item.name)
+
+    return _judged(utterances, ways, send, plan, title=title, examples=examples, workers=workers, progress=progress)
+
+
+def _checked(items: Iterable[Utterance]) -> list[Utterance]:
+    utterances = list(items)
+    if not utterances:
+        raise UserError("There is nothing to evaluate: give at least one utterance.")
+    if empty := [item.name for item in utterances if as_channels(item.wave).shape[1] == 0]:
+        raise UserError(f"The utterance {empty[0]} has no samples: leave it out of the evaluation.")
+    return utterances
+
+
+def _judged(
+    utterances: Sequence[Utterance],
+    ways: Sequence[Way],
+    send: Callable[[Way, Utterance, Wave], Wave],
+    plan: _Plan,
+    *,
+    title: str,
+    examples: int,
+    workers: int | None,
+    progress: Progress | None,
+) -> Report:
+    """What comes out of every way, measured against what went in."""
     kept: list[Example] = []
     with MetricPool(plan.metrics, workers) as pool:
         for index, item in enumerate(utterances):
             wave = as_channels(item.wave)
             waves: dict[str, Wave] = {}
             for way in ways:
-                heard = wave if way.kind == "original" else _send(way, item, wave, round_trip, opus_frame_ms)
+                heard = wave if way.kind == "original" else send(way, item, wave)
                 if way.kind != "original":
                     pool.add((index, way.label), wave, heard, item.rate)
                 if plan.recogniser is not None and item.text:
@@ -179,9 +229,14 @@ def _send(way: Way, item: Utterance, wave: Wave, round_trip: RoundTrip, opus_fra
         way.counter.add(codes)
         way.bits.append(bits(codes, way.counter.codebook_size))
         way.seconds.append(seconds)
+    return _same_shape(output, wave, way.label, item.name)
+
+
+def _same_shape(output: Any, wave: Wave, label: str, utterance: str) -> Wave:
+    """What came out, with as many channels and samples as went in."""
     heard = as_channels(output)
     if len(heard) != len(wave):
         raise ValueError(f"round_trip gives {len(heard)} channels for {len(wave)}.")
     if not np.isfinite(heard).all():
-        raise UserError(f"{way.label} gives NaN or infinite samples for {item.name}: its weights are broken.")
+        raise UserError(f"{label} gives NaN or infinite samples for {utterance}: its weights are broken.")
     return fit(heard, wave.shape[1])

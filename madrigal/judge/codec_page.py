@@ -9,7 +9,7 @@ from pathlib import Path
 from PIL import Image
 
 from madrigal.judge.chart import Series
-from madrigal.judge.examples import add_example, write_files
+from madrigal.judge.examples import add_example, add_training, write_files
 from madrigal.judge.html import Cell, Mark, Page
 from madrigal.judge.picture import spectrogram_picture
 from madrigal.judge.report import Example, Report, System
@@ -78,9 +78,7 @@ def codec_page(report: Report, curves: Sequence[Series] = (), lead: str = "") ->
         page.heading("Listen")
         add_examples(page, report)
     add_codebooks(page, report)
-    if curves:
-        page.heading("Training")
-        page.chart(curves)
+    add_training(page, curves)
     return page
 
 

@@ -17,11 +17,11 @@ from madrigal.judge import packages
 from madrigal.judge.estimates import Estimate
 from madrigal.judge.language import Perplexity
 from madrigal.judge.recognition import HOW_TO as RECOGNISER_HOW_TO
-from madrigal.judge.recognition import Transcriber
+from madrigal.judge.recognition import Transcriber, listen
 from madrigal.judge.record import Record, SavedReport
 from madrigal.judge.report import Example, LeftOut
 from madrigal.judge.signals import Wave, as_channels
-from madrigal.judge.speakers import FILES, SpeakerJudge, SpeakerVerdict
+from madrigal.judge.speakers import SpeakerJudge, SpeakerVerdict, voices_left_out, weights_told
 from madrigal.judge.vosk import VoskRecogniser
 from madrigal.judge.words import HOW_TO as WORDS_HOW_TO
 from madrigal.judge.words import Validity, WordList, agreement, validity
@@ -122,12 +122,14 @@ def evaluate_continuations(
     impostors: Sequence[tuple[str, Any]] = (),
     stages: Sequence[StagePerplexity] = (),
     title: str = "Continuations",
+    notes: Sequence[str] = (),
     examples: int = 4,
     progress: Progress | None = None,
 ) -> ContinuationReport:
     """Measure voices and words of every continuation, and of its original where there is one.
 
     `impostors` are further wrong prompts, (speaker, wave) at the rate of the items; see `SpeakerJudge.against_wrong`.
+    `notes` are what the report says beside its own remarks.
     """
     if not items:
         raise UserError("There is nothing to evaluate: give at least one continuation.")
@@ -139,7 +141,7 @@ def evaluate_continuations(
     listeners = [one for one in (recogniser, second_recogniser) if one is not None]
     steps, done = len(ways) * len(items) * (len(judges) + len(listeners)), 0
 
-    def advance(count: int, what: str) -> None:
+    def advance(what: str, count: int = 1) -> None:
         nonlocal done
         done += count
         if progress is not None:
@@ -151,8 +153,8 @@ def evaluate_continuations(
         for judge in judges:
             prompts, speakers = [item.prompt for item in items], [item.speaker for item in items]
             verdicts.append(judge.against_wrong(prompts, waves, speakers, rates[0], impostors=impostors))
-            advance(len(items), f"{label}, voices by {judge.kind}")
-        texts[label] = [_listen(listener, items, waves, label, advance) for listener in listeners]
+            advance(f"{label}, voices by {judge.kind}", len(items))
+        texts[label] = [listen(listener, items, waves, label, advance) for listener in listeners]
         seconds = [as_channels(wave).shape[1] / rates[0] for wave in waves]
         systems.append(
             Continued(
@@ -164,12 +166,6 @@ def evaluate_continuations(
                 agreement=agreement(*texts[label]) if len(listeners) == 2 else None,
             )
         )
-    kept = [_example(item) for item in items[:examples]]
-    left_out = [
-        LeftOut(measure=f"Voices by {kind}", install=packages.PACKAGES[kind].install)
-        for kind in FILES
-        if kind not in {judge.kind for judge in judges}
-    ]
     features = [*(judge.kind for judge in judges), *(["recogniser", "wer"] if listeners else [])]
     features += ["vosk"] if isinstance(second_recogniser, VoskRecogniser) else []
     return ContinuationReport(
@@ -187,26 +183,11 @@ def evaluate_continuations(
             )
             for index, item in enumerate(items)
         ],
-        left_out=left_out,
-        notes=_notes(judges, impostors, recogniser, second_recogniser, words),
+        left_out=voices_left_out(judges),
+        notes=[*notes, *_notes(judges, impostors, recogniser, second_recogniser, words)],
         packages=packages.versions(features),
-        examples=kept,
+        examples=[_example(item) for item in items[:examples]],
     )
-
-
-def _listen(
-    listener: Transcriber,
-    items: Sequence[Continuation],
-    waves: Sequence[Any],
-    label: str,
-    advance: Callable[[int, str], None],
-) -> list[str]:
-    heard = []
-    for item, wave in zip(items, waves):
-        # A recogniser cannot be asked about no sound at all.
-        heard.append(listener.transcribe(as_channels(wave), item.rate) if as_channels(wave).shape[1] else "")
-        advance(1, f"{label}, words of {item.name}")
-    return heard
 
 
 def _example(item: Continuation) -> Example:
@@ -223,7 +204,7 @@ def _notes(
     second: Transcriber | None,
     words: WordList | None,
 ) -> list[str]:
-    notes = [f"Weights of the speaker judge {judge.kind}: {judge.fingerprint}." for judge in judges]
+    notes = weights_told(judges)
     if judges and impostors:
         voices = sorted({speaker for speaker, _ in impostors})
         notes.append(f"Wrong prompts are those of the other speakers and of {len(voices)} more: {', '.join(voices)}.")

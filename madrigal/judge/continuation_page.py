@@ -12,7 +12,7 @@ from rich.console import Console
 
 from madrigal.judge.chart import Series
 from madrigal.judge.continuation import CONTINUATION, ORIGINAL, ContinuationReport, Continued, StagePerplexity
-from madrigal.judge.examples import add_example, write_files
+from madrigal.judge.examples import add_examples, add_training, write_files
 from madrigal.judge.html import Mark, Page
 from madrigal.judge.picture import spectrogram_picture
 from madrigal.judge.report import Example
@@ -112,11 +112,6 @@ def picture_of(example: Example) -> Image.Image:
     return spectrogram_picture(example._replace(waves=joined), seconds=SECONDS, captions=dict.fromkeys(joined, caption))
 
 
-def _said(report: ContinuationReport, name: str) -> dict[str, str | None]:
-    found = next((entry for entry in report.heard if entry.name == name), None)
-    return {} if found is None else {label: texts[0] if texts else None for label, texts in found.heard.items()}
-
-
 def continuation_page(report: ContinuationReport, curves: Sequence[Series] = (), lead: str = "") -> Page:
     """The whole report as one page; `curves` are the losses of the run, where they are known."""
     page = Page(report.title, lead)
@@ -125,13 +120,8 @@ def continuation_page(report: ContinuationReport, curves: Sequence[Series] = (),
     if facts:
         page.facts(facts)
     add_sections(page, report, SECTIONS, remarks(report))
-    if report.examples:
-        page.heading("Listen")
-        for example in report.examples:
-            add_example(page, example, picture_of(example), _said(report, example.name))
-    if curves:
-        page.heading("Training")
-        page.chart(curves)
+    add_examples(page, report.examples, {item.name: item.heard for item in report.heard}, picture_of)
+    add_training(page, curves)
     return page
 
 

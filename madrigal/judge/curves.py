@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,16 @@ def select(curves: dict[str, Series], patterns: Sequence[str]) -> list[Series]:
     """The lines whose names match one of the patterns ("valid/*"), in the order of the patterns, each once."""
     names = [name for pattern in patterns for name in curves if fnmatchcase(name, pattern)]
     return [curves[name] for name in dict.fromkeys(names)]
+
+
+def curves_of_parts(run: Path, losses: Mapping[str, str]) -> list[Series]:
+    """The loss of every part that a run has trained itself, on what it had not seen; `losses` names them by part."""
+    lines: list[Series] = []
+    for part, loss in losses.items():
+        if (run / part / FILE).is_file():
+            found = select(read_curves(run / part), (f"valid/ema/{loss}", f"valid/{loss}"))
+            lines += [Series(part, line.x, line.y) for line in found[:1]]
+    return lines
 
 
 def smoothed(series: Series, span: int) -> Series:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from PIL import Image
 
+from madrigal.judge.chart import Series
 from madrigal.judge.html import Cell, Page, Sound
 from madrigal.judge.record import SavedReport
 from madrigal.judge.report import Example
@@ -34,6 +35,27 @@ def add_example(
         rows.append([(told or {}).get(label, label), Sound(wave, example.rate), *said])
     page.table(["", "", "heard"] if words else ["", ""], rows)
     page.image(picture, f"Mel spectrograms of {example.name}")
+
+
+def add_examples(
+    page: Page,
+    examples: Sequence[Example],
+    heard: Mapping[str, Mapping[str, Sequence[str]]],
+    picture_of: Callable[[Example], Image.Image],
+) -> None:
+    """All that can be listened to; `heard` is what every recogniser made of it, by example and label."""
+    if examples:
+        page.heading("Listen")
+    for example in examples:
+        first = {label: texts[0] if texts else None for label, texts in heard.get(example.name, {}).items()}
+        add_example(page, example, picture_of(example), first)
+
+
+def add_training(page: Page, curves: Sequence[Series]) -> None:
+    """The losses of a run, where they are known."""
+    if curves:
+        page.heading("Training")
+        page.chart(curves)
 
 
 def write_files(

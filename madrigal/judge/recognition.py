@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,7 +12,7 @@ from madrigal.errors import UserError
 from madrigal.judge import packages
 from madrigal.judge.estimates import Estimate, of_ratio
 from madrigal.judge.normalise import normalise
-from madrigal.judge.signals import mono, resample
+from madrigal.judge.signals import as_channels, mono, resample
 
 RATE = 16_000
 VARIABLE = "MADRIGAL_RECOGNISER"
@@ -27,6 +27,16 @@ class Transcriber(Protocol):
     """Anything that hears words: [channels, samples] at a rate -> text."""
 
     def transcribe(self, wave: Any, rate: int) -> str: ...
+
+
+class Item(Protocol):
+    """Something whose waves are listened to."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def rate(self) -> int: ...
 
 
 def find_recogniser() -> Path | None:
@@ -87,6 +97,19 @@ class Recogniser:
             without_timestamps=True,
         )
         return " ".join(segment.text.strip() for segment in segments)
+
+
+def listen(
+    transcriber: Transcriber, items: Iterable[Item], waves: Iterable[Any], label: str, advance: Callable[[str], object]
+) -> list[str]:
+    """What is heard in the wave of each item; `advance` is told which one is done, and its `label`."""
+    heard = []
+    for item, wave in zip(items, waves):
+        sound = as_channels(wave)
+        # A recogniser cannot be asked about no sound at all.
+        heard.append(transcriber.transcribe(sound, item.rate) if sound.shape[1] else "")
+        advance(f"{label}, words of {item.name}")
+    return heard
 
 
 def word_errors(reference: str, heard: str) -> tuple[int, int]:

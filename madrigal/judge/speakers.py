@@ -6,8 +6,6 @@ weights come from packages on this machine, of which nothing is imported, and no
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
 import math
 import os
 from collections.abc import Sequence
@@ -21,6 +19,7 @@ from madrigal.errors import UserError
 from madrigal.judge import packages
 from madrigal.judge.estimates import Estimate, of_difference, of_mean, of_share
 from madrigal.judge.record import Record
+from madrigal.judge.report import LeftOut
 from madrigal.judge.signals import mono, resample
 
 Kind = Literal["ecapa", "resemblyzer"]
@@ -34,14 +33,7 @@ Embedding = npt.NDArray[np.float32]
 
 def find_weights(kind: Kind) -> Path | None:
     """Where the installed package of a judge keeps its weights; None without the package."""
-    try:
-        spec = importlib.util.find_spec(packages.PACKAGES[kind].module)
-    except (ImportError, ValueError):
-        return None
-    for location in (spec.submodule_search_locations or []) if spec else []:
-        if (Path(location) / FILES[kind]).is_file():
-            return Path(location) / FILES[kind]
-    return None
+    return packages.file_of(kind, FILES[kind])
 
 
 class SpeakerCase(Record):
@@ -110,7 +102,7 @@ class SpeakerJudge:
     @property
     def fingerprint(self) -> str:
         """Of the weights, 16 hex digits: figures of other weights are other figures."""
-        return hashlib.sha256(self.path.read_bytes()).hexdigest()[:16]
+        return packages.fingerprint(self.path)
 
     def embed(self, wave: Any, rate: int) -> Embedding:
         """The direction of a voice, of length 1; NaN where the wave is silent, broken or shorter than 0.1 s."""
@@ -213,3 +205,18 @@ def _load(kind: Kind, path: Path) -> Any:
 def find_speaker_judges() -> list[SpeakerJudge]:
     """Every judge whose weights are installed, the sharper one first."""
     return [SpeakerJudge(kind) for kind in FILES if find_weights(kind) is not None]
+
+
+def voices_left_out(judges: Sequence[SpeakerJudge]) -> list[LeftOut]:
+    """The judges that are not among these, and what would bring them."""
+    known = {judge.kind for judge in judges}
+    return [
+        LeftOut(measure=f"Voices by {kind}", install=packages.PACKAGES[kind].install)
+        for kind in FILES
+        if kind not in known
+    ]
+
+
+def weights_told(judges: Sequence[SpeakerJudge]) -> list[str]:
+    """A note on each judge: figures of other weights are other figures."""
+    return [f"Weights of the speaker judge {judge.kind}: {judge.fingerprint}." for judge in judges]

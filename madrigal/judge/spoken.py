@@ -1,4 +1,4 @@
-"""Judge speech that was made from text: is it what was written, and is it the voice that was asked for?
+"""Judge speech that was made from text: is it what was written, is it the voice that was asked for, is it natural?
 
 Every measure is taken of all ways to say the same sentence: the model's, the ceiling (the recording's own semantic
 tokens, said by the same acoustic stages: what a perfect reader of text would get) and the recording.
@@ -6,29 +6,41 @@ tokens, said by the same acoustic stages: what a perfect reader of text would ge
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import Field
 
 from madrigal.errors import UserError
 from madrigal.judge import packages
-from madrigal.judge.estimates import Estimate, of_mean
+from madrigal.judge.estimates import Estimate, of_mean, of_ratio
+from madrigal.judge.gallery import Gallery, Recording, SpeakerMatch
+from madrigal.judge.mending import Mending
+from madrigal.judge.naturalness import FEATURE as NATURALNESS
+from madrigal.judge.naturalness import Listener, naturalness_left_out, scores
 from madrigal.judge.recognition import HOW_TO as RECOGNISER_HOW_TO
-from madrigal.judge.recognition import Transcriber, character_error_rate, word_error_rate
+from madrigal.judge.recognition import Transcriber, character_error_rate, listen, word_error_rate
 from madrigal.judge.record import Record, SavedReport
 from madrigal.judge.report import Example, LeftOut
 from madrigal.judge.signals import as_channels
-from madrigal.judge.speakers import FILES, Embedding, SpeakerJudge, cosine
+from madrigal.judge.speakers import Embedding, SpeakerJudge, cosine, voices_left_out, weights_told
+from madrigal.judge.timing import DurationErrors
 
 Progress = Callable[[int, int, str], None]
 SPOKEN, CEILING, RECORDING = "Spoken", "Ceiling", "Recording"
+NO_VOICE: Embedding = np.full(1, math.nan, dtype=np.float32)
+NO_RECOGNISER = f"No error rates, for want of a recogniser: {RECOGNISER_HOW_TO}."
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """A text and its waves [channels, samples] by way; `confidence` is the model's own, 0 to 1."""
+    """A text and its waves [channels, samples] by way; `confidence` is the model's own, 0 to 1.
+
+    `speaker` is who should be heard, and `prompt` a wave of that voice; `spent` are processor seconds by way.
+    """
 
     name: str
     text: str
@@ -36,6 +48,9 @@ class Sentence:
     waves: Mapping[str, Any]
     confidence: float | None = None
     unknown: Sequence[str] = field(default_factory=tuple)
+    speaker: str | None = None
+    prompt: Any = None
+    spent: Mapping[str, float] = field(default_factory=dict)
 
 
 class Errors(Record):
@@ -47,7 +62,10 @@ class Errors(Record):
 
 
 class Way(Record):
-    """One way to say the sentences: errors by every recogniser, similarity to the prompt's voice by every judge."""
+    """One way to say the sentences: errors by every recogniser, similarity to the prompt's voice by every judge.
+
+    `naturalness` is a mean opinion score, `real_time` processor seconds for a second of speech.
+    """
 
     label: str
     count: int
@@ -55,6 +73,10 @@ class Way(Record):
     errors: list[Errors] = Field(default_factory=list)
     voices: dict[str, Estimate] = Field(default_factory=dict)
     silent: int = Field(0, description="sentences of which there is no sound at all")
+    matches: list[SpeakerMatch] = Field(default_factory=list)
+    naturalness: Estimate | None = None
+    real_time: Estimate | None = None
+    megabytes: float | None = None
 
 
 class Said(Record):
@@ -79,15 +101,18 @@ class SpokenReport(SavedReport):
     ways: list[Way]
     confidence: Estimate | None
     said: list[Said]
+    evaluations: Estimate | None = Field(None, description="calls of the network for a sentence")
+    durations: DurationErrors | None = None
+    mending: Mending | None = None
     left_out: list[LeftOut] = Field(default_factory=list)
     notes: list[str] = Field(default_factory=list)
     packages: dict[str, str] = Field(default_factory=dict)
     examples: list[Example] = Field(default_factory=list, exclude=True, repr=False)
 
-    def way(self, label: str = SPOKEN) -> Way:
-        """The way of this label; KeyError where there is none."""
+    def way(self, label: str | None = None) -> Way:
+        """The way of this label, or the first, which is the one in question; KeyError where there is none."""
         for way in self.ways:
-            if way.label == label:
+            if label is None or way.label == label:
                 return way
         raise KeyError(label)
 
@@ -99,16 +124,27 @@ def evaluate_spoken(
     judges: Sequence[SpeakerJudge] = (),
     prompt: Any = None,
     prompt_rate: int | None = None,
+    gallery: Sequence[Recording] = (),
+    listener: Listener | None = None,
+    megabytes: Mapping[str, float] | None = None,
     title: str = "Speech from text",
+    notes: Sequence[str] = (),
     examples: int = 4,
     progress: Progress | None = None,
 ) -> SpokenReport:
-    """Error rates by `recognisers` (by name), and similarity to the `prompt` wave; every item has the same ways."""
+    """Error rates by `recognisers` (by name), and similarity to the `prompt` wave; every item has the same ways.
+
+    Items with a speaker are also held against all speakers of `gallery`. `prompt` is for items that have none of their
+    own. `megabytes` says how large the models of each way are, `notes` are told beside the report's own remarks.
+    """
     if not items:
         raise UserError("There is nothing to evaluate: give at least one sentence.")
     labels, rate = list(items[0].waves), items[0].rate
-    judges = list(judges) if prompt is not None else []
-    steps, done = len(labels) * len(items) * (len(recognisers) + len(judges)), 0
+    prompts = [prompt if item.prompt is None else item.prompt for item in items]
+    is_voiced = bool(gallery) or any(each is not None for each in prompts)
+    judges = list(judges) if is_voiced else []
+    each = len(recognisers) + len(judges) + (listener is not None)
+    steps, done = len(labels) * len(items) * each + len(judges) * len(gallery), 0
 
     def advance(what: str) -> None:
         nonlocal done
@@ -116,24 +152,40 @@ def evaluate_spoken(
         if progress is not None:
             progress(done, steps, what)
 
-    wanted = {judge.kind: judge.embed(prompt, prompt_rate or rate) for judge in judges}
+    galleries = [Gallery(judge, gallery, advance) for judge in judges]
+    wanted = [_voices(judge, prompts, prompt_rate or rate) for judge in judges]
     ways: list[Way] = []
     heard: dict[str, list[list[str]]] = {}
     for label in labels:
-        heard[label] = [_listen(recogniser, items, label, advance) for recogniser in recognisers.values()]
         waves = [as_channels(item.waves[label]) for item in items]
-        voices = {judge.kind: _alike(judge, wanted[judge.kind], items, label, advance) for judge in judges}
+        heard[label] = [listen(one, items, waves, label, advance) for one in recognisers.values()]
+        voices = [_embedded(judge, items, waves, label, advance) for judge in judges]
+        alike = [of_mean(list(map(cosine, *both))) for both in zip(wanted, voices)]
+        matches = [_matched(one, items, own) for one, own in zip(galleries, voices)]
+        natural = (
+            None
+            if listener is None
+            else of_mean(scores(listener, [item.name for item in items], waves, rate, label, advance))
+        )
+        seconds = [wave.shape[1] / rate for wave in waves]
+        spent = [item.spent[label] for item in items if label in item.spent]
         ways.append(
             Way(
                 label=label,
                 count=len(items),
-                seconds=sum(wave.shape[1] for wave in waves) / rate,
+                seconds=sum(seconds),
                 errors=[_errors(name, items, texts) for name, texts in zip(recognisers, heard[label])],
-                voices={kind: mean for kind, mean in voices.items() if mean is not None},
-                silent=sum(wave.shape[1] == 0 for wave in waves),
+                voices={judge.kind: mean for judge, mean in zip(judges, alike) if mean is not None},
+                silent=seconds.count(0),
+                matches=[match for match in matches if match is not None],
+                naturalness=natural,
+                real_time=of_ratio(spent, seconds) if len(spent) == len(seconds) else None,
+                megabytes=(megabytes or {}).get(label),
             )
         )
     features = [*(judge.kind for judge in judges), *(["recogniser", "wer"] if recognisers else [])]
+    told = [] if listener is None else [listener.told]
+    features += [NATURALNESS] if listener is not None else []
     return SpokenReport(
         title=title,
         sample_rate=rate,
@@ -150,8 +202,8 @@ def evaluate_spoken(
             )
             for index, item in enumerate(items)
         ],
-        left_out=_left_out(judges, prompt),
-        notes=_notes(judges, recognisers),
+        left_out=[*(voices_left_out(judges) if is_voiced else []), *naturalness_left_out(listener)],
+        notes=[*notes, *weights_told(judges), *told, *([] if recognisers else [NO_RECOGNISER])],
         packages=packages.versions(features),
         examples=[
             Example(item.name, item.text, rate, {label: as_channels(wave) for label, wave in item.waves.items()})
@@ -160,46 +212,30 @@ def evaluate_spoken(
     )
 
 
-def _listen(
-    recogniser: Transcriber, items: Sequence[Sentence], label: str, advance: Callable[[str], None]
-) -> list[str]:
-    texts = []
-    for item in items:
-        wave = as_channels(item.waves[label])
-        # A recogniser cannot be asked about no sound at all.
-        texts.append(recogniser.transcribe(wave, item.rate) if wave.shape[1] else "")
-        advance(f"{label}, words of {item.name}")
-    return texts
-
-
 def _errors(name: str, items: Sequence[Sentence], texts: Sequence[str]) -> Errors:
     pairs = [(item.text, text) for item, text in zip(items, texts)]
     return Errors(recogniser=name, characters=character_error_rate(pairs), words=word_error_rate(pairs))
 
 
-def _alike(
-    judge: SpeakerJudge, wanted: Embedding, items: Sequence[Sentence], label: str, advance: Callable[[str], None]
-) -> Estimate | None:
-    alike = []
-    for item in items:
-        alike.append(cosine(wanted, judge.embed(item.waves[label], item.rate)))
+def _voices(judge: SpeakerJudge, waves: Sequence[Any], rate: int) -> list[Embedding]:
+    """The voice of every wave, each wave heard once; of None there is none."""
+    known: dict[int, Embedding] = {}
+    for wave in waves:
+        if id(wave) not in known:
+            known[id(wave)] = NO_VOICE if wave is None else judge.embed(wave, rate)
+    return [known[id(wave)] for wave in waves]
+
+
+def _embedded(
+    judge: SpeakerJudge, items: Sequence[Sentence], waves: Sequence[Any], label: str, advance: Callable[[str], None]
+) -> list[Embedding]:
+    found = []
+    for item, wave in zip(items, waves):
+        found.append(judge.embed(wave, item.rate))
         advance(f"{label}, voice of {item.name} by {judge.kind}")
-    return of_mean(alike)
+    return found
 
 
-def _left_out(judges: Sequence[SpeakerJudge], prompt: Any) -> list[LeftOut]:
-    if prompt is None:
-        return []
-    known = {judge.kind for judge in judges}
-    return [
-        LeftOut(measure=f"Voices by {kind}", install=packages.PACKAGES[kind].install)
-        for kind in FILES
-        if kind not in known
-    ]
-
-
-def _notes(judges: Sequence[SpeakerJudge], recognisers: Mapping[str, Transcriber]) -> list[str]:
-    notes = [f"Weights of the speaker judge {judge.kind}: {judge.fingerprint}." for judge in judges]
-    if not recognisers:
-        notes.append(f"No error rates, for want of a recogniser: {RECOGNISER_HOW_TO}.")
-    return notes
+def _matched(gallery: Gallery, items: Sequence[Sentence], voices: Sequence[Embedding]) -> SpeakerMatch | None:
+    known = [(voice, item.text, item.speaker) for item, voice in zip(items, voices) if item.speaker is not None]
+    return gallery.match(*zip(*known)) if known else None

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import torch
 
-from madrigal.audiolm.learned import recipe_of
-from madrigal.audiolm.loading import load_stage, load_tools, moved
+from madrigal.audiolm.loading import find_parts, load_stage, load_tools
+from madrigal.engine.learned import recipe_of
+from madrigal.engine.pretrained import moved
 from madrigal.errors import UserError
 from madrigal.speartts.model import TextToSemantic
 from madrigal.speartts.speech import TextToSpeech
@@ -27,7 +28,7 @@ def load_text_to_speech(
 
     `tokenizer` and `codec` are for those that have moved.
     """
-    found = find_parts([Path(run) for run in runs])
+    found = find_parts(runs, _parts_of)
     missing = [name for name in ("text-to-semantic", "coarse") if name not in found]
     if missing:
         raise UserError(
@@ -45,20 +46,8 @@ def load_text_to_speech(
     return moved(model, device)
 
 
-def find_parts(runs: Sequence[Path]) -> dict[str, Path]:
-    """The run of every part, by its system."""
-    found: dict[str, Path] = {}
-    for run in runs:
-        if not run.is_dir():
-            raise UserError(f"There is no run {run}; name the folder that `madrigal train` wrote.")
-        for name, path in _parts_of(run).items():
-            if name in found:
-                raise UserError(f"There are two parts {name}: {found[name]} and {path}; name one of them.")
-            found[name] = path
-    return found
-
-
 def _parts_of(run: Path) -> dict[str, Path]:
+    """The runs of the parts of a run, by their systems."""
     said = recipe_of(run)
     system = said.get("system")
     if system in PARTS:

@@ -26,7 +26,12 @@ class PretrainPlan(SpearPlan):
 
     deletion_prob: float = Field(0.6, gt=0, lt=1, description="share of the tokens that is deleted")
     reconstruct_seq: bool = Field(False, description="ask for all tokens, not only for the deleted ones")
-    mask_id: int | None = Field(None, ge=0, description="stands where something was deleted; with reconstruct_seq")
+    mask_id: int | None = Field(
+        None,
+        ge=0,
+        description="a mask stands where something was deleted; it has a vector of its own, so that the number plays "
+        "no part; with reconstruct_seq",
+    )
 
     @model_validator(mode="after")
     def _a_mask_needs_the_whole(self) -> Self:

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from madrigal.audiolm.learned import learned_by, recipe_of
 from madrigal.audiolm.loading import tokenizer_of
 from madrigal.data.manifest import Entry, Manifest
 from madrigal.data.tokens import PAD, TokenInfo, TokenShards, digest
+from madrigal.engine.learned import learned_by, recipe_of
 from madrigal.errors import UserError
 from madrigal.speartts.labels import Label, LabelFolder, Settings, begin, write_part
 from madrigal.speartts.model import TextToSemantic

@@ -4,10 +4,9 @@ import tempfile
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from madrigal.audiolm.learned import FINGERPRINTS
-from madrigal.audiolm.source import TokenSource
+from madrigal.audiolm.learned import TokenRecipe
 from madrigal.data.source import manifest_of
 from madrigal.engine.checkpoint import newest_whole
 from madrigal.engine.randomness import seed_everything
@@ -23,27 +22,27 @@ from madrigal.tokenizers.loading import load_tokenizer
 from madrigal.tokenizers.text import TextSpec, fit_text, make_text_tokenizer
 
 
-class SpearRecipe(BaseModel):
+class SpearRecipe(TokenRecipe):
     """What the model is trained on, its options, and the plan.
 
     Options that follow from the tokenizer, from the text and from what the training starts from need not be given.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     trainer_kind: ClassVar[type[SpearTrainer]]
+    all_learns: ClassVar[dict[str, Any]] = {}
+    """What the plan says when nothing is frozen."""
 
     tokenizer: str = Field(description="a semantic tokenizer: a run, an exported folder or a hub name")
     start: str | None = Field(None, description="weights to begin with: a run of speech-speech, or an exported folder")
-    model: dict[str, Any] = Field(default_factory=dict)
-    data: TokenSource
     plan: SpearPlan
 
     @model_validator(mode="before")
     @classmethod
-    def _what_a_run_learned_is_no_option(cls, values: Any) -> Any:
-        """The recipe of a run can be followed again, with another tokenizer too."""
-        return {k: v for k, v in values.items() if k != FINGERPRINTS} if isinstance(values, dict) else values
+    def _without_a_start_all_learns(cls, values: Any) -> Any:
+        """Where the plan does not say otherwise: there is nothing learned to keep."""
+        if not isinstance(values, dict) or values.get("start") is not None or not isinstance(values.get("plan"), dict):
+            return values
+        return {**values, "plan": {**cls.all_learns, **values["plan"]}}
 
     @model_validator(mode="after")
     def _options_are_known(self) -> Self:
@@ -70,7 +69,7 @@ class SpearRecipe(BaseModel):
             results_folder=run,
             resume=resume,
             overwrite=overwrite,
-            recipe=self._resolved(config),
+            recipe=self._resolved(config.model_dump(mode="json", exclude_defaults=True)),
         )
 
     def config(self, wav2vec: Any, begun: Path | None = None) -> TextToSemanticConfig:
@@ -94,15 +93,6 @@ class SpearRecipe(BaseModel):
         with tempfile.TemporaryDirectory() as folder:
             return [entry.text for entry in manifest_of(self.data.path, Path(folder)) if entry.text]
 
-    def _resolved(self, config: TextToSemanticConfig) -> dict[str, Any]:
-        named = self.model_dump(mode="json", exclude={"model", "plan", "data"}, exclude_none=True)
-        return {
-            **named,
-            "model": config.model_dump(mode="json", exclude_defaults=True),
-            "data": self.data.model_dump(mode="json", exclude_defaults=True),
-            "plan": self.plan.recorded(),
-        }
-
 
 def _has_to_learn(spec: TextSpec) -> bool:
     return (spec.kind == "bpe" and not spec.merges) or (spec.kind == "characters" and not spec.alphabet)
@@ -121,34 +111,19 @@ class SemanticToTextRecipe(SpearRecipe):
     """`system: semantic-to-text`. Without a start nothing is frozen: there is nothing learned to keep."""
 
     trainer_kind = SemanticToTextTrainer
+    all_learns: ClassVar[dict[str, Any]] = {"freeze_encoder": False}
 
     system: Literal["semantic-to-text"]
     data: TranscribedSource
     plan: ReadPlan
-
-    @model_validator(mode="before")
-    @classmethod
-    def _nothing_to_keep(cls, values: Any) -> Any:
-        return _all_learns(values, {"freeze_encoder": False})
 
 
 class TextToSemanticRecipe(SpearRecipe):
     """`system: text-to-semantic`. Without a start nothing is frozen: there is nothing learned to keep."""
 
     trainer_kind = TextToSemanticTrainer
+    all_learns: ClassVar[dict[str, Any]] = {"tuned_encoder_layers": None}
 
     system: Literal["text-to-semantic"]
     data: PairSource
     plan: SpeakPlan
-
-    @model_validator(mode="before")
-    @classmethod
-    def _nothing_to_keep(cls, values: Any) -> Any:
-        return _all_learns(values, {"tuned_encoder_layers": None})
-
-
-def _all_learns(values: Any, unless_said: dict[str, Any]) -> Any:
-    """A recipe's values, and that everything learns where the recipe has no start and does not say otherwise."""
-    if not isinstance(values, dict) or values.get("start") is not None or not isinstance(values.get("plan"), dict):
-        return values
-    return {**values, "plan": {**unless_said, **values["plan"]}}

@@ -1,13 +1,12 @@
 """Speech from text, in the voice of a prompt: the text is read out, cut at sentences, made into semantic tokens, and
 these are said by AudioLM's acoustic stages. The prompt's tokens stand before, so that its voice goes on."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from madrigal.audiolm.acoustic import AcousticStages, Prompt
 from madrigal.audiolm.coarse import CoarseTransformer
@@ -16,16 +15,14 @@ from madrigal.audiolm.fine import FineTransformer
 from madrigal.audiolm.fitting import Claim, acoustic_claims, check_fit, check_levels
 from madrigal.audiolm.wrappers import CoarseTransformerWrapper, FineTransformerWrapper
 from madrigal.engine.evaluating import eval_mode
-from madrigal.engine.randomness import seed_for, seeds_of
 from madrigal.errors import UserError
 from madrigal.layers.sampling import Sampling
+from madrigal.speaking.script import Script, script_of
+from madrigal.speaking.speech import Piece, Place, Progress, Said, Speaker, Speech
 from madrigal.speartts.model import TextToSemantic
-from madrigal.speartts.script import Script, script_of
 
 PROMPT_SECONDS = 3.0
 """So much of a prompt is heard: enough for its voice, and most of the context stays for what is said."""
-PAUSE_SECONDS = 0.15
-"""Silence between two pieces of a text, beside what is silent in them."""
 SLOWEST = 5.0
 """Characters a second under which nobody speaks: a model that finds no end is stopped."""
 GRACE_SECONDS = 2.0
@@ -34,41 +31,9 @@ LONGEST_TOKEN = 8
 """Frames of semantic tokens that one token may last where repeats are dropped."""
 
 Voice = Prompt | str | Path | Tensor | None
-Progress = Callable[[int, int], object]
 
 
-@dataclass(frozen=True)
-class Piece:
-    """A piece of a text: how it was read, how sure the model was (0 to 1), and whether it came to an end."""
-
-    text: str
-    confidence: float
-    ended: bool
-
-
-@dataclass(frozen=True)
-class Speech:
-    """What was said: wave [samples], or [channels, samples] of a codec that has several.
-
-    `unknown` are the characters of the text that could not be said.
-    """
-
-    wave: Tensor
-    sample_rate: int
-    pieces: list[Piece]
-    unknown: list[str]
-
-    @property
-    def seconds(self) -> float:
-        return self.wave.shape[-1] / self.sample_rate
-
-    @property
-    def confidence(self) -> float:
-        """The mean of its pieces."""
-        return sum(piece.confidence for piece in self.pieces) / len(self.pieces)
-
-
-class TextToSpeech(nn.Module):
+class TextToSpeech(Speaker):
     """Texts in, `Speech` out. A coarse stage that draws all of a codec's codebooks needs no fine stage."""
 
     def __init__(
@@ -102,6 +67,14 @@ class TextToSpeech(nn.Module):
     def sample_rate(self) -> int:
         return int(self.codec.target_sample_hz)
 
+    @property
+    def channels(self) -> int:
+        return int(self.codec.channels)
+
+    @property
+    def device(self) -> torch.device:
+        return self.coarse_transformer.device
+
     def voice(self, voice: Voice, rate: int | None = None) -> Prompt:
         """The first three seconds of a file or of a wave [samples] or [channels, samples]; None: whatever comes."""
         if isinstance(voice, Prompt):
@@ -118,10 +91,6 @@ class TextToSpeech(nn.Module):
         if tokenizer is None:
             raise UserError("This model was trained on ids of text and cannot read a text: train it with model.text.")
         return script_of(text, tokenizer)
-
-    def say(self, text: str, **options: Any) -> Speech:
-        """One text; the options are those of `forward`."""
-        return self([text], **options)[0]
 
     @torch.no_grad()
     def forward(
@@ -140,23 +109,15 @@ class TextToSpeech(nn.Module):
         `sampling` is one for all stages, or by the names semantic, coarse and fine. `progress` is called with (pieces
         done, pieces in all).
         """
-        prompt, scripts, how = self.voice(voice, voice_rate), [self.script(text) for text in texts], by_stage(sampling)
-        places = [(t, p) for t, script in enumerate(scripts) for p in range(len(script.pieces))]
-        seeds = seeds_of(seed, len(texts))
-        # Pieces of about one length together: a batch takes as long as its longest.
-        places.sort(key=lambda place: len(scripts[place[0]].pieces[place[1]]))
-        said: dict[tuple[int, int], tuple[Piece, Tensor]] = {}
-        for first in range(0, len(places), batch_size):
-            batch = places[first : first + batch_size]
-            own = [piece_seed(seeds[t], p) for t, p in batch]
-            pieces, rows = self.semantic([scripts[t].pieces[p] for t, p in batch], own, how["semantic"])
-            waves = self.acoustic_of(rows, prompt, Draws(own, how))
-            said |= dict(zip(batch, zip(pieces, waves, strict=True), strict=True))
-            if progress is not None:
-                progress(len(said), len(places))
-        return [
-            self._joined([said[t, p] for p in range(len(script.pieces))], script) for t, script in enumerate(scripts)
-        ]
+        prompt, how = self.voice(voice, voice_rate), by_stage(sampling)
+
+        def speak(places: list[Place]) -> list[Said]:
+            seeds = [place.seed for place in places]
+            pieces, rows = self.semantic([place.words for place in places], seeds, how["semantic"])
+            return list(zip(pieces, self.acoustic_of(rows, prompt, Draws(seeds, how)), strict=True))
+
+        scripts = [self.script(text) for text in texts]
+        return self._together(scripts, speak, seed=seed, batch_size=batch_size, progress=progress)
 
     @torch.no_grad()
     def stream(
@@ -173,21 +134,21 @@ class TextToSpeech(nn.Module):
 
         Semantic tokens and coarse codes are those of `say` with this seed; fine codes hear less of what comes.
         """
-        prompt, script, how = self.voice(voice, voice_rate), self.script(text), by_stage(sampling)
+        prompt, how = self.voice(voice, voice_rate), by_stage(sampling)
+
+        def speak(place: Place) -> Iterator[Tensor]:
+            _, rows = self.semantic([place.words], [place.seed], how["semantic"])
+            sound = self.acoustic.stream(
+                _after(prompt, rows[0]),
+                prompt,
+                Draws([place.seed], how),
+                chunk_seconds=chunk_seconds,
+                limit=self._limit(rows[0]),
+            )
+            return _without_first(sound, self._samples(len(prompt.codes[0])))
+
         with eval_mode(self):
-            for number, piece in enumerate(script.pieces):
-                seeds = [piece_seed(seed, number)]
-                _, rows = self.semantic([piece], seeds, how["semantic"])
-                if number:
-                    yield self._silence(PAUSE_SECONDS)
-                sound = self.acoustic.stream(
-                    _after(prompt, rows[0]),
-                    prompt,
-                    Draws(seeds, how),
-                    chunk_seconds=chunk_seconds,
-                    limit=self._limit(rows[0]),
-                )
-                yield from _without_first(sound, self._samples(len(prompt.codes[0])))
+            yield from self._in_turn(self.script(text), speak, seed=seed)
 
     def semantic(
         self, texts: Sequence[str], seeds: Sequence[int], sampling: Sampling | None = None
@@ -214,7 +175,7 @@ class TextToSpeech(nn.Module):
                 [_after(prompt, row) for row in rows], together, draws, limits=[self._limit(row) for row in rows]
             )
             before = len(prompt.codes[0])
-            return [self._heard(row, before) if len(row) > before else self._silence(0) for row in codes]
+            return [self._heard(row, before) if len(row) > before else self.silence(0) for row in codes]
 
     def _heard(self, codes: Tensor, before: int) -> Tensor:
         """The sound of codes [frames, quantizers] after the first frames."""
@@ -226,19 +187,6 @@ class TextToSpeech(nn.Module):
 
     def _samples(self, frames: int) -> int:
         return round(frames * self.sample_rate / self.codec.frame_rate)
-
-    def _silence(self, seconds: float) -> Tensor:
-        size, channels = round(seconds * self.sample_rate), int(self.codec.channels)
-        return torch.zeros(size if channels == 1 else (channels, size), device=self.coarse_transformer.device)
-
-    def _joined(self, said: Sequence[tuple[Piece, Tensor]], script: Script) -> Speech:
-        waves = [part for _, wave in said for part in (self._silence(PAUSE_SECONDS), wave)][1:]
-        return Speech(torch.cat(waves, -1), self.sample_rate, [piece for piece, _ in said], script.unknown)
-
-
-def piece_seed(seed: int, number: int) -> int:
-    """Each piece of a text has noise of its own."""
-    return seed_for(seed, "piece", number)
 
 
 def _after(prompt: Prompt, row: Tensor) -> Tensor:

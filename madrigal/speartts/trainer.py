@@ -5,11 +5,12 @@ from typing import Any, ClassVar
 
 from torch import nn
 
-from madrigal.audiolm.learned import FINGERPRINTS, Fingerprints, check_resumed, fingerprints_of, learned_by
+from madrigal.audiolm.learned import fingerprints_of
 from madrigal.audiolm.source import TokenSource
 from madrigal.engine.checkpoint import newest_whole
 from madrigal.engine.feed import Batch
 from madrigal.engine.keywords import plan_and_keywords
+from madrigal.engine.learned import FINGERPRINTS, Fingerprints, check_resumed, learned_by
 from madrigal.engine.progress import tell
 from madrigal.engine.recipe import recorded
 from madrigal.engine.task import Counted

@@ -21,7 +21,7 @@ from madrigal.audiolm.recipe import CoarseRecipe, FineRecipe
 from madrigal.audiolm.whole_recipe import check_levels_wanted
 from madrigal.data.source import Source
 from madrigal.engine.checkpoint import newest_whole
-from madrigal.engine.parts import DATA, TOKENS, WholeRecipe, WholeTraining
+from madrigal.engine.parts import DATA, TOKENS, WholeRecipe, WholeTraining, name_of_part
 from madrigal.engine.pretrained import locate
 from madrigal.engine.progress import tell
 from madrigal.errors import UserError
@@ -83,11 +83,7 @@ class SpearTTSRecipe(WholeRecipe):
     tokens: Path | None = Field(None, description="a folder of tokens that several runs share; default: the run's own")
     workers: int = Field(1, ge=1, description="processes that tokenize and label")
 
-    @field_validator(*kinds, mode="before")
-    @classmethod
-    def _a_name_is_enough(cls, value: Any) -> Any:
-        """`coarse=RUN` on the command line falls upon the recipe of one to train, and takes its place."""
-        return value["path"] if isinstance(value, dict) and "path" in value else value
+    _a_name_is_enough = field_validator(*kinds, mode="before")(name_of_part)
 
     @model_validator(mode="after")
     def _labels_need_speech(self) -> Self:

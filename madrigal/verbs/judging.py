@@ -1,15 +1,20 @@
 """`evaluate`: how good a trained model is."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from madrigal.errors import UserError
+from madrigal.verbs.following import CondScale, Method, Steps, Sway, followed
 from madrigal.verbs.generate import TEMPERATURE as CONTINUING
-from madrigal.verbs.generate import Device, temperatures
+from madrigal.verbs.sampling import PromptScale, TopK, TopP, samplings
 from madrigal.verbs.say import TEMPERATURE as SPEAKING
-from madrigal.verbs.terminal import Bar, Json, screen
+from madrigal.verbs.terminal import Bar, Device, Json, screen
+
+if TYPE_CHECKING:
+    from madrigal.judge.record import SavedReport
 
 
 def evaluate(
@@ -31,11 +36,22 @@ def evaluate(
     prompt_seconds: Annotated[float, typer.Option(min=0.2, help="AudioLM: length of the prompts.")] = 3.0,
     seconds: Annotated[float, typer.Option(min=0.2, help="AudioLM: length of the continuations.")] = 3.0,
     voice: Annotated[
-        Path | None, typer.Option("--voice", help="Speech from text: an audio file of the voice to speak in.")
+        str | None,
+        typer.Option(
+            "--voice", help="Speech from text: an audio file to speak like; a voicebox takes its recordings' speakers."
+        ),
     ] = None,
+    holes: Annotated[int, typer.Option(min=0, help="voicebox: recordings of which a part is cut out and mended.")] = 50,
+    steps: Steps = None,
+    method: Method = None,
+    cond_scale: CondScale = None,
+    sway: Sway = None,
     temperature: Annotated[
         str | None, typer.Option(help="For all stages, or semantic,coarse,fine; default: as generate and say.")
     ] = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    prompt_scale: PromptScale = None,
     seed: Annotated[int, typer.Option(min=0, help="Continuation or sentence i is drawn with seed + i.")] = 0,
     device: Device = "cpu",
     as_json: Json = False,
@@ -44,45 +60,74 @@ def evaluate(
 
     Example: `madrigal evaluate runs/codec --data prepared/test --kbps 3,6`
     """
-    system = _system(Path(run))
-    if voice is not None and system != "speartts":
-        raise UserError(f"--voice is for a run of speartts, and {run} is none: leave it out.")
-    if system == "speartts":
-        _evaluate_speech(
-            Path(run), data, out, limit, recogniser, voice, temperature or SPEAKING, seed, device, as_json=as_json
-        )
-        return
-    if (Path(run) / "coarse").is_dir():
-        _evaluate_audiolm(
-            Path(run),
-            data,
-            out,
-            limit,
-            recogniser,
-            prompt_seconds,
-            seconds,
-            temperature or CONTINUING,
-            seed,
-            device,
-            as_json=as_json,
-        )
-        return
-    if system not in (None, "soundstream"):
-        raise UserError(f"{run} is a run of {system}: evaluate takes a run of a codec, of audiolm or of speartts.")
-    from madrigal.evaluation import evaluate_run
-    from madrigal.judge.table import show
+    system, path = _system(Path(run)), Path(run)
+    if voice is not None and system not in ("speartts", "voicebox"):
+        raise UserError(f"--voice is for a run of speartts or of voicebox, and {run} is neither: leave it out.")
+    options: dict[str, Any] = {"data": data, "out": out, "limit": limit, "recogniser": recogniser}
+    drawing: dict[str, Any] = {"seed": seed, "device": device}
+    flowing = {"steps": steps, "method": method, "cond_scale": cond_scale, "sway": sway}
+    draws = {"top_k": top_k, "top_p": top_p, "prompt_scale": prompt_scale}
+    if system != "voicebox":
+        _refuse(flowing, run, "voicebox")
+    if system in ("speartts", "voicebox") and data is None:
+        raise UserError("Name recordings with texts that the run has not seen with --data FOLDER.")
+    if system == "voicebox":
+        _refuse({"temperature": temperature, **draws}, run, "a model of tokens")
+        from madrigal.judge.speech_page import show_spoken
+        from madrigal.voicebox_evaluation import evaluate_voicebox
 
-    with Bar("Judging") as bar:
-        report, folder = evaluate_run(
-            run,
-            data=data,
-            out=out,
-            rates=None if kbps is None else _rates(kbps),
-            limit=limit,
-            opus=opus,
-            recogniser=recogniser,
-            progress=bar,
+        options |= {"voice": voice, "holes": holes, "options": followed(**flowing)}
+        _judge(evaluate_voicebox, path, {**drawing, **options}, show_spoken, as_json=as_json)
+    elif system == "speartts":
+        if voice is not None and not Path(voice).is_file():
+            raise UserError(f"There is no file {voice} to take a voice from; check --voice.")
+        from madrigal.judge.speech_page import show_spoken
+        from madrigal.speartts_evaluation import evaluate_speech
+
+        drawing["sampling"] = samplings(temperature or SPEAKING, **draws)
+        prompt = None if voice is None else Path(voice)
+        _judge(evaluate_speech, path, {"voice": prompt, **drawing, **options}, show_spoken, as_json=as_json)
+    elif (path / "coarse").is_dir():
+        if data is None:
+            raise UserError("Name recordings of speakers that the run has not heard with --data FOLDER.")
+        from madrigal.audiolm_evaluation import evaluate_audiolm
+        from madrigal.judge.continuation_page import show_continuations
+
+        drawing["sampling"] = samplings(temperature or CONTINUING, **draws)
+        options |= {"prompt_seconds": prompt_seconds, "seconds": seconds}
+        _judge(evaluate_audiolm, path, {**drawing, **options}, show_continuations, as_json=as_json)
+    elif system == "vocoder":
+        _refuse({"temperature": temperature, **draws}, run, "a model of tokens")
+        _refuse({"kbps": kbps}, run, "a codec")
+        from madrigal.evaluation import evaluate_vocoder
+        from madrigal.judge.table import show
+
+        _judge(evaluate_vocoder, run, options, show, as_json=as_json)
+    elif system not in (None, "soundstream"):
+        raise UserError(
+            f"{run} is a run of {system}: evaluate takes one of a codec, a vocoder, audiolm, speartts or voicebox."
         )
+    else:
+        if any(given is not None for given in (temperature, *draws.values())):
+            raise UserError(f"{run} is a codec, which draws nothing: leave out --temperature, --top-k and --top-p.")
+        from madrigal.evaluation import evaluate_run
+        from madrigal.judge.table import show
+
+        rates = None if kbps is None else _rates(kbps)
+        _judge(evaluate_run, run, {"rates": rates, "opus": opus, **options}, show, as_json=as_json)
+
+
+def _judge(
+    evaluation: "Callable[..., tuple[SavedReport, Path]]",
+    run: str | Path,
+    options: dict[str, Any],
+    show: Callable[..., None],
+    *,
+    as_json: bool,
+) -> None:
+    """Make the report, and print it as JSON or show it."""
+    with Bar("Judging") as bar:
+        report, folder = evaluation(run, **options, progress=bar)
     if as_json:
         typer.echo(report.to_json())
         return
@@ -90,102 +135,22 @@ def evaluate(
     typer.echo(f"Report: {folder / 'report.html'}")
 
 
-def _evaluate_audiolm(
-    run: Path,
-    data: Path | None,
-    out: Path | None,
-    limit: int,
-    recogniser: Path | None,
-    prompt_seconds: float,
-    seconds: float,
-    temperature: str,
-    seed: int,
-    device: str,
-    *,
-    as_json: bool,
-) -> None:
-    """Perplexities of the stages, voices and words of continuations."""
-    if data is None:
-        raise UserError("Name recordings of speakers that the run has not heard with --data FOLDER.")
-    from madrigal.audiolm_evaluation import evaluate_audiolm
-    from madrigal.engine.recipe import build_config
-    from madrigal.judge.continuation_page import show_continuations
-    from madrigal.layers.sampling import Sampling
-
-    degrees = temperatures(temperature)
-    sampling = {s: build_config(Sampling, {"temperature": t}, "Sampling") for s, t in degrees.items()}
-    with Bar("Judging") as bar:
-        report, folder = evaluate_audiolm(
-            run,
-            data=data,
-            out=out,
-            limit=limit,
-            prompt_seconds=prompt_seconds,
-            seconds=seconds,
-            sampling=sampling,
-            seed=seed,
-            recogniser=recogniser,
-            device=device,
-            progress=bar,
-        )
-    if as_json:
-        typer.echo(report.to_json())
-        return
-    show_continuations(report, screen())
-    typer.echo(f"Report: {folder / 'report.html'}")
-
-
-def _evaluate_speech(
-    run: Path,
-    data: Path | None,
-    out: Path | None,
-    limit: int,
-    recogniser: Path | None,
-    voice: Path | None,
-    temperature: str,
-    seed: int,
-    device: str,
-    *,
-    as_json: bool,
-) -> None:
-    """Errors of recognisers and likeness of voices, of speech from text."""
-    if data is None:
-        raise UserError("Name recordings with texts that the run has not seen with --data FOLDER.")
-    if voice is not None and not voice.is_file():
-        raise UserError(f"There is no file {voice} to take a voice from; check --voice.")
-    from madrigal.engine.recipe import build_config
-    from madrigal.judge.speech_page import show_spoken
-    from madrigal.layers.sampling import Sampling
-    from madrigal.speartts_evaluation import evaluate_speech
-
-    degrees = temperatures(temperature)
-    with Bar("Judging") as bar:
-        report, folder = evaluate_speech(
-            run,
-            data=data,
-            voice=voice,
-            out=out,
-            limit=limit,
-            sampling={s: build_config(Sampling, {"temperature": t}, "Sampling") for s, t in degrees.items()},
-            seed=seed,
-            recogniser=recogniser,
-            device=device,
-            progress=bar,
-        )
-    if as_json:
-        typer.echo(report.to_json())
-        return
-    show_spoken(report, screen())
-    typer.echo(f"Report: {folder / 'report.html'}")
-
-
 def _system(run: Path) -> str | None:
-    """What the recipe of a run says that it is of; a shipped codec or an exported folder has none."""
+    """What the recipe of a run says that it is of; a shipped codec or an exported one has none."""
     if not (run / "recipe.yaml").is_file():
-        return None
+        from madrigal.voicebox.loading import is_voicebox
+
+        return "voicebox" if is_voicebox(run) else None
     from madrigal.engine.recipe import read_recipe
 
     return str(read_recipe(run / "recipe.yaml").get("system"))
+
+
+def _refuse(options: dict[str, Any], run: str, kind: str) -> None:
+    """An option that would not act is no option."""
+    for name, value in options.items():
+        if value is not None:
+            raise UserError(f"--{name.replace('_', '-')} is for {kind}, and {run} is none: leave it out.")
 
 
 def _rates(text: str) -> list[float]:

@@ -17,8 +17,15 @@ def export(
 ) -> None:
     """Write a trained model as config.json and model.safetensors, for `from_pretrained`.
 
+    Of a voicebox run all that speaks is written, with its voices, in 16 bits: name the folder with `say --run`.
+
     Example: `madrigal export runs/codec codecs/mine`
     """
+    from madrigal.voicebox.loading import export_voicebox, is_voicebox
+
+    if is_voicebox(run):
+        typer.echo(str(export_voicebox(run, target, averaged=not online, overwrite=overwrite)))
+        return
     from madrigal.verbs.systems import model_class
 
     model = model_class(run).from_pretrained(run, averaged=not online)

@@ -16,6 +16,9 @@ class System(NamedTuple):
 
 SYSTEMS = {
     "soundstream": System("madrigal.soundstream.recipe:SoundStreamRecipe", "madrigal.soundstream.codec:SoundStream"),
+    "mel-codec": System(
+        "madrigal.tokenizers.mel_codec_recipe:MelCodecRecipe", "madrigal.tokenizers.mel_codec:MelCodec"
+    ),
     # A tokenizer's config names its kind, and the kind its class.
     "kmeans": System("madrigal.tokenizers.kmeans_recipe:KmeansRecipe"),
     "masked-prediction": System("madrigal.tokenizers.masked_prediction_recipe:MaskedPredictionRecipe"),
@@ -31,6 +34,14 @@ SYSTEMS = {
         "madrigal.speartts.recipe:TextToSemanticRecipe", "madrigal.speartts.model:TextToSemantic"
     ),
     "speartts": System("madrigal.speartts.whole_recipe:SpearTTSRecipe"),
+    "vocoder": System("madrigal.voicebox.vocoder.recipe:VocoderRecipe", "madrigal.voicebox.vocoder.model:Vocoder"),
+    "voicebox-flow": System("madrigal.voicebox.recipe:VoiceBoxRecipe", "madrigal.voicebox.model:VoiceBox"),
+    "voicebox-distill": System("madrigal.voicebox.recipe:DistillRecipe", "madrigal.voicebox.model:VoiceBox"),
+    "aligner": System("madrigal.voicebox.aligner_recipe:AlignerRecipe", "madrigal.voicebox.aligner:Aligner"),
+    "durations": System(
+        "madrigal.voicebox.durations_recipe:DurationsRecipe", "madrigal.voicebox.durations:DurationPredictor"
+    ),
+    "voicebox": System("madrigal.voicebox.whole_recipe:VoiceboxWholeRecipe"),
 }
 
 
@@ -72,5 +83,7 @@ def model_class(name: str) -> Any:
         raise UserError(f"{folder / 'config.json'} cannot be read ({error}); name another run or folder.") from error
     if kind in KINDS:
         return tokenizer_class(kind)
+    if kind == "vocoder":
+        return named(SYSTEMS["vocoder"].model or "")
     # An exported codec says nothing of its system.
     return named(SYSTEMS["soundstream"].model or "")

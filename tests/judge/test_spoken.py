@@ -2,40 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from level_judge import LevelJudge
 from rich.console import Console
 from synthetic import synthetic_voice
 
 from madrigal.errors import UserError
 from madrigal.judge.recognition import character_error_rate, character_errors
-from madrigal.judge.speakers import SpeakerJudge
 from madrigal.judge.speech_page import show_spoken, write_spoken
 from madrigal.judge.spoken import CEILING, SPOKEN, Sentence, SpokenReport, evaluate_spoken
 
 RATE = 16_000
-
-
-class LevelJudge(SpeakerJudge):
-    """Tells loud speakers from quiet ones, without a network."""
-
-    def __init__(self) -> None:
-        self.kind = "ecapa"
-
-    @property
-    def fingerprint(self) -> str:
-        return "0123456789abcdef"
-
-    def embed(self, wave: Any, rate: int) -> np.ndarray:
-        wave = np.asarray(wave)
-        if not wave.any():
-            return np.full(1, math.nan, dtype=np.float32)
-        angle = np.pi / 2 * min(1.0, 2 * float(np.abs(wave).max()))
-        return np.array([np.cos(angle), np.sin(angle)], dtype=np.float32)
 
 
 class Listener:

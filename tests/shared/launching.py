@@ -16,7 +16,7 @@ def environment(script: Path) -> dict[str, str]:
     """For a script that imports its neighbours; a rank that is killed says where it was."""
     return {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(script.parent)]),
+        "PYTHONPATH": os.pathsep.join(map(str, (ROOT, script.parent, Path(__file__).parent))),
         "OMP_NUM_THREADS": "1",
         "CUDA_VISIBLE_DEVICES": "",
         "PYTHONFAULTHANDLER": "1",

@@ -10,43 +10,16 @@ import numpy as np
 import pytest
 import soundfile
 import torch
+from commanding import Command
 from tiny_speech import RATE, TOKEN, speaking_run, voice
 from untranscribed import reading_run, speech
 
 import madrigal.speartts_evaluation as judge
 from madrigal.cli import main
 from madrigal.errors import UserError
+from madrigal.speaking.speech import PAUSE_SECONDS, Speech
 from madrigal.speartts.model import TextToSemantic
-from madrigal.speartts.speech import PAUSE_SECONDS, Speech, TextToSpeech
-
-
-class Command:
-    """`madrigal` in this process: its status, and what it said."""
-
-    def __init__(self, captured: pytest.CaptureFixture[str]) -> None:
-        self._captured = captured
-
-    def __call__(self, *words: str | Path) -> tuple[int, str, str]:
-        status: Any = 0
-        try:
-            main([*map(str, words)])
-        except SystemExit as left:
-            status = left.code or 0
-        said = self._captured.readouterr()
-        return status, said.out, said.err
-
-    def done(self, *words: str | Path) -> str:
-        status, out, err = self(*words)
-        assert status == 0, err
-        return out
-
-    def refused(self, *words: str | Path) -> str:
-        status, out, err = self(*words)
-        assert status == 2, out + err
-        assert err.startswith("madrigal: ")
-        assert err.count("\n") == 1
-        assert "Traceback" not in err
-        return err
+from madrigal.speartts.speech import TextToSpeech
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +160,6 @@ def test_a_prompt_of_any_kind_or_none(command: Command, run: Path) -> None:
 def test_mistakes_are_one_sentence(command: Command, run: Path) -> None:
     assert "Give a text to say" in command.refused("say", "--run", run)
     assert "Give a text to say" in command.refused("say", "Hello.", "--file", "x.txt", "--run", run)
-    assert "Name the run that speaks" in command.refused("say", "Hello.")
     assert "There is no run nowhere" in command.refused("say", "Hello.", "--run", "nowhere")
     for text in ("", "  ", "…", "日本語"):
         assert "There is nothing to say" in command.refused("say", text, "--run", run)
@@ -228,6 +200,10 @@ class Listener:
         return "hello"
 
 
+DRAWN = (("0",), ("1", "--top-k", "1"), ("1", "--top-p", "1e-5"))
+"""Three ways to take the likeliest."""
+
+
 def test_a_run_is_judged_beside_its_ceiling(
     command: Command, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,8 +211,9 @@ def test_a_run_is_judged_beside_its_ceiling(
     for number, text in enumerate(["Hello.", "Hello there."]):
         voice(tmp_path / f"test/{number}.wav", pitch=120.0 + 40 * number)
         (tmp_path / f"test/{number}.txt").write_text(text)
-    monkeypatch.setattr(judge, "recognisers", lambda folder: {"Stub": Listener()})
+    monkeypatch.setattr(judge, "find_recognisers", lambda folder: {"Stub": Listener()})
     monkeypatch.setattr(judge, "find_speaker_judges", list)
+    monkeypatch.setattr(judge, "find_naturalness", lambda: None)
     words = ("evaluate", run, "--data", "test", "--voice", "voice.wav", "-o", "report")
     report = json.loads(command.done(*words, "--json"))
     assert [way["label"] for way in report["ways"]] == ["Spoken", "Ceiling", "Recording"]
@@ -246,5 +223,12 @@ def test_a_run_is_judged_beside_its_ceiling(
     assert ceiling == pytest.approx(recording, abs=0.1)
     assert "Errors" in command.done(*words)
     assert "<audio" in Path("report/report.html").read_text()
+    drawn = [json.loads(command.done(*words, "--json", "--temperature", *how)) for how in DRAWN]
+    assert drawn[1]["notes"][0] == (
+        "Drawn with seeds from 0 on: semantic with temperature 1, top_k 1; coarse with temperature 1, top_k 1; "
+        "fine with temperature 1, top_k 1."
+    )
+    assert "semantic with temperature 1, top_p 1e-05;" in drawn[2]["notes"][0]
+    assert drawn[0]["ways"] == drawn[1]["ways"] == drawn[2]["ways"] != report["ways"]
     assert "Name recordings with texts" in command.refused("evaluate", run)
     assert "There is no file no.wav" in command.refused("evaluate", run, "--data", "test", "--voice", "no.wav")

@@ -13,9 +13,10 @@ from torch import Tensor
 from madrigal.audiolm.draws import Draws
 from madrigal.errors import UserError
 from madrigal.layers.sampling import Sampling
+from madrigal.speaking.script import MAX_CHARACTERS, script_of
+from madrigal.speaking.speech import PAUSE_SECONDS, piece_seed
 from madrigal.speartts.loading import load_text_to_speech
-from madrigal.speartts.script import MAX_CHARACTERS, script_of
-from madrigal.speartts.speech import PAUSE_SECONDS, TextToSpeech, piece_seed
+from madrigal.speartts.speech import TextToSpeech
 from madrigal.tokenizers.text import TextSpec, make_text_tokenizer
 
 LETTERS = make_text_tokenizer(TextSpec(kind="characters"))
@@ -246,7 +247,7 @@ def test_runs_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
     run = speaking_run(tmp_path / "run")
     with pytest.raises(UserError, match="no coarse in"):
         load_text_to_speech([run / "speak"])
-    with pytest.raises(UserError, match="There are two parts coarse"):
+    with pytest.raises(UserError, match="There are two coarse stages"):
         load_text_to_speech([run, run / "coarse"])
     with pytest.raises(UserError, match="is no run of speartts"):
         load_text_to_speech([tmp_path])

@@ -7,11 +7,11 @@ import numpy as np
 import soundfile
 import torch
 import yaml
+from small_codecs import small_codec
 from torch import nn
 
 from madrigal.audiolm.coarse import CoarseTransformer
 from madrigal.audiolm.fine import FineTransformer
-from madrigal.soundstream.codec import SoundStream
 from madrigal.speartts.model import TextToSemantic
 from madrigal.speartts.speech import TextToSpeech
 from madrigal.tokenizers.mel_kmeans import MelKmeans, MelKmeansConfig
@@ -26,17 +26,7 @@ def parts(text: Any = None, unique: bool = False, **changes: dict[str, Any]) -> 
     torch.manual_seed(0)
     tokenizer = MelKmeans(MelKmeansConfig(codebook_size=CLUSTERS))
     tokenizer.centroids.normal_()
-    codec = SoundStream(
-        discriminators=False,
-        strides=(8, 40),
-        channels=2,
-        channel_mults=(2, 4),
-        codebook_dim=8,
-        codebook_size=CODES,
-        rq_num_quantizers=LEVELS,
-        use_local_attn=False,
-        **changes.get("codec", {}),
-    ).eval()
+    codec = small_codec(CODES, LEVELS, **changes.get("codec", {})).eval()
     speaker = TextToSemantic(
         **{
             "dim": 16,

@@ -1,6 +1,7 @@
 """A text as it will be said: read out, without what cannot be said, and in pieces of a sentence or less."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from madrigal.errors import UserError
 from madrigal.tokenizers.reading import read_out
@@ -21,13 +22,18 @@ class Script:
     """One sentence on what is not said, or None."""
 
 
-def script_of(text: str, tokenizer: TextTokenizer) -> Script:
-    """How `text` is said by a model of this tokenizer."""
+def script_of(
+    text: str, tokenizer: TextTokenizer, *, language: Literal["en"] | None = "en", longest: int = MAX_CHARACTERS
+) -> Script:
+    """How `text` is said by a model of this tokenizer, in pieces of at most `longest` characters.
+
+    Numbers are read out in `language`, if any.
+    """
     if not text.strip():
         raise UserError("There is nothing to say: the text is empty.")
     # Read first: what is written in one character may take a line to say.
-    reading = read_out(text, tokenizer)
-    pieces = [" ".join(piece.split()) for piece in split_sentences(reading.text, MAX_CHARACTERS)]
+    reading = read_out(text, tokenizer, language=language)
+    pieces = [" ".join(piece.split()) for piece in split_sentences(reading.text, longest)]
     pieces = [piece for piece in pieces if any(character.isalnum() for character in piece)]
     if not pieces:
         why = f": {listed(reading.unknown)} cannot be said" if reading.unknown else ""

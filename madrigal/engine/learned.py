@@ -1,0 +1,37 @@
+"""What a run has learned from: fingerprints in its recipe, so that it never goes on with something else."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from madrigal.errors import UserError
+
+FINGERPRINTS = "fingerprints"
+"""The key of a run's recipe that training writes; it is no option."""
+
+Fingerprints = dict[str, str]
+
+
+def recipe_of(run: Path) -> dict[str, Any]:
+    """What a run's recipe says, or nothing where it cannot be read."""
+    try:
+        recipe = yaml.safe_load((run / "recipe.yaml").read_text())
+    except (OSError, ValueError, yaml.YAMLError):
+        return {}
+    return recipe if isinstance(recipe, dict) else {}
+
+
+def learned_by(run: Path) -> Fingerprints:
+    """The fingerprints in a run's recipe; one that an older version wrote has none."""
+    return recipe_of(run).get(FINGERPRINTS) or {}
+
+
+def check_resumed(run: Path, here: Fingerprints) -> None:
+    """A run goes on with the tokens that it began with."""
+    for name, before in learned_by(run).items():
+        if here.get(name, before) != before:
+            raise UserError(
+                f"{run} was trained with another {name} ({before}, and now {here[name]}): "
+                "give it that one, or start over with --overwrite."
+            )
