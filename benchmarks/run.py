@@ -12,6 +12,7 @@ PARTS = [
     ["soundstream.py", "growth"],
     ["compress_memory.py"],
     *(["audiolm.py", stage] for stage in ("semantic", "coarse", "fine", "length")),
+    *(["voicebox.py", part] for part in ("train", "text", "sample")),
 ]
 
 

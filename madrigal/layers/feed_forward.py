@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from madrigal.layers.cache import KeyValueCache
-from madrigal.layers.norm import RMSNorm, unit
+from madrigal.layers.norm import AdaptiveRMSNorm, RMSNorm, unit
 
 
 class GEGLU(nn.Module):
@@ -22,13 +22,24 @@ class GEGLU(nn.Module):
 
 
 class FeedForward(nn.Sequential):
-    """Norm and gated feed-forward; two thirds of `mult * dim` inside, for the gate costs the other third."""
+    """Norm and gated feed-forward; two thirds of `mult * dim` inside, for the gate costs the other third.
 
-    def __init__(self, dim: int, mult: float = 4, dropout: float = 0.0) -> None:
+    With `cond_dim` the norm adapts to a vector [batch, cond_dim].
+    """
+
+    def __init__(self, dim: int, mult: float = 4, dropout: float = 0.0, cond_dim: int | None = None) -> None:
         inner = int(dim * mult * 2 / 3)
         super().__init__(
-            RMSNorm(dim), nn.Linear(dim, 2 * inner, bias=False), GEGLU(dropout), nn.Linear(inner, dim, bias=False)
+            RMSNorm(dim) if cond_dim is None else AdaptiveRMSNorm(dim, cond_dim),
+            nn.Linear(dim, 2 * inner, bias=False),
+            GEGLU(dropout),
+            nn.Linear(inner, dim, bias=False),
         )
+
+    def forward(self, x: Tensor, cond: Tensor | None = None) -> Tensor:
+        norm, inwards, gate, outwards = self
+        out: Tensor = outwards(gate(inwards(norm(x) if cond is None else norm(x, cond))))
+        return out
 
     def step(self, x: Tensor, cache: KeyValueCache) -> Tensor:
         """The same for one token in each row, [batch, dim]."""

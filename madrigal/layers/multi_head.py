@@ -6,7 +6,8 @@ from torch import Tensor, nn
 
 from madrigal.layers.blocks import attend_in_blocks
 from madrigal.layers.cache import KeyValueCache
-from madrigal.layers.norm import RMSNorm, unit
+from madrigal.layers.norm import AdaptiveRMSNorm, RMSNorm, unit
+from madrigal.layers.placing import normed_and_turned
 from madrigal.layers.positions import turn
 from madrigal.layers.sight import Sight
 
@@ -15,6 +16,7 @@ class SelfAttention(nn.Module):
     """Queries, keys and values, all of the normed input. [batch, time, dim] -> the same shape.
 
     `mix_values`: a learned share of the values, one for each head, is the first layer's. `index`: the layer's number.
+    With `cond_dim` the norm adapts to a vector [batch, cond_dim].
     """
 
     def __init__(
@@ -28,21 +30,28 @@ class SelfAttention(nn.Module):
         qk_norm: bool,
         mix_values: bool,
         index: int,
+        cond_dim: int | None = None,
     ) -> None:
         super().__init__()
         self.heads, self.kv_heads, self.dim_head = heads, kv_heads, dim_head
         self.dropout, self.index = dropout, index
-        self.norm = RMSNorm(dim)
+        self.norm: nn.Module = RMSNorm(dim) if cond_dim is None else AdaptiveRMSNorm(dim, cond_dim)
         self.to_qkv = nn.Linear(dim, (heads + 2 * kv_heads) * dim_head, bias=False)
         self.to_out = nn.Linear(heads * dim_head, dim, bias=False)
         self.qk_scale = nn.Parameter(torch.ones(heads + kv_heads, dim_head)) if qk_norm else None
         self.value_mix = nn.Parameter(torch.zeros(kv_heads, 1)) if mix_values else None
 
     def forward(
-        self, x: Tensor, sight: Sight, first_values: Tensor | None, cache: KeyValueCache | None
+        self,
+        x: Tensor,
+        sight: Sight,
+        first_values: Tensor | None,
+        cache: KeyValueCache | None,
+        cond: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Returns also the values as they were before they were mixed, [batch, time, kv_heads, dim_head]."""
-        qkv = self.to_qkv(self.norm(x)).unflatten(-1, (-1, self.dim_head))
+        normed = self.norm(x) if cond is None else self.norm(x, cond)
+        qkv = self.to_qkv(normed).unflatten(-1, (-1, self.dim_head))
         both, values = qkv.split((self.heads + self.kv_heads, self.kv_heads), dim=2)
         query, key = self._placed(both, sight).transpose(1, 2).split((self.heads, self.kv_heads), dim=1)
         value = self._mixed(values, first_values).transpose(1, 2)
@@ -64,7 +73,7 @@ class SelfAttention(nn.Module):
     def _placed(self, both: Tensor, sight: Sight) -> Tensor:
         """Queries and keys [..., heads + kv_heads, dim_head], normed if asked for and turned by their positions."""
         if self.qk_scale is not None:
-            both = F.rms_norm(both, (self.dim_head,)) * self.qk_scale.to(both.dtype)
+            return normed_and_turned(both, self.qk_scale, sight.rotation)
         return both if sight.rotation is None else turn(both, *sight.rotation)
 
     def _mixed(self, values: Tensor, first: Tensor | None) -> Tensor:
@@ -87,19 +96,29 @@ class CrossAttention(nn.Module):
         nulls: int,
         dropout: float,
         index: int,
+        cond_dim: int | None = None,
     ) -> None:
         super().__init__()
         self.heads, self.kv_heads, self.dim_head = heads, kv_heads, dim_head
         self.dropout, self.index = dropout, index
-        self.norm, self.context_norm = RMSNorm(dim), RMSNorm(dim_context)
+        self.norm: nn.Module = RMSNorm(dim) if cond_dim is None else AdaptiveRMSNorm(dim, cond_dim)
+        self.context_norm = RMSNorm(dim_context)
         self.to_query = nn.Linear(dim, heads * dim_head, bias=False)
         self.to_kv = nn.Linear(dim_context, 2 * kv_heads * dim_head, bias=False)
         self.to_out = nn.Linear(heads * dim_head, dim, bias=False)
         self.null_kv = nn.Parameter(torch.randn(2, kv_heads, nulls, dim_head) * 0.02)
 
-    def forward(self, x: Tensor, context: Tensor | None, bias: Tensor | None, cache: KeyValueCache | None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        context: Tensor | None,
+        bias: Tensor | None,
+        cache: KeyValueCache | None,
+        cond: Tensor | None = None,
+    ) -> Tensor:
         """`bias` [batch, 1, 1, null keys + m] hides what is not there of the context."""
-        query = self.to_query(self.norm(x)).unflatten(-1, (self.heads, self.dim_head)).transpose(1, 2)
+        normed = self.norm(x) if cond is None else self.norm(x, cond)
+        query = self.to_query(normed).unflatten(-1, (self.heads, self.dim_head)).transpose(1, 2)
         key, value = self._keys(context, query, cache)
         out = attend(query, key, value, bias, None, self.dropout if self.training else 0.0)
         return self.to_out(out.transpose(1, 2).flatten(2))

@@ -1,7 +1,7 @@
 """Who sees whom, and from how far: turned once per forward pass into what every layer's attention needs.
 
-A token's position is the number of real tokens before it in its row, so pads may stand anywhere. A pad sees itself, so
-that its softmax has something to sum to, and is seen by nobody else.
+A token's position is the number of real tokens before it in its row, so pads may stand anywhere. Nobody sees a pad. Its
+own softmax needs something to sum to: it sees itself, or, where there is no order, what the real tokens see.
 """
 
 from dataclasses import dataclass
@@ -58,7 +58,11 @@ def look(
     sight = Sight(reach=prefix if causal else None)
     if isinstance(positions, RotaryPositions):
         sight.rotation = _rotation(positions, at, standing, past, keys, dtype, x.device)
-    seen = _seen(visible, past, time, prefix, causal, x.device)
+    if not causal and visible is not None and visible is real:
+        # Pads alone are hidden, from all alike: one row of numbers in place of a square. A row of nothing sees it all.
+        seen: Tensor | None = (real | ~real.any(dim=1, keepdim=True))[:, None, None]
+    else:
+        seen = _seen(visible, past, time, prefix, causal, x.device)
     if isinstance(positions, DynamicPositionBias):
         sight.bias = _distance_bias(positions, seen, standing, past, time, prefix > 0 or not causal, cache).to(dtype)
     elif seen is not None:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from madrigal.layers.cache import KeyValueCache
 from madrigal.layers.feed_forward import FeedForward
 from madrigal.layers.multi_head import CrossAttention, SelfAttention, on_cpu
-from madrigal.layers.norm import RMSNorm
+from madrigal.layers.norm import AdaptiveRMSNorm, RMSNorm
 from madrigal.layers.positions import DynamicPositionBias, RotaryPositions
 from madrigal.layers.sight import HIDDEN, Sight, look
 from madrigal.layers.transformer_layer import Layer
@@ -30,6 +30,8 @@ class Transformer(nn.Module):
     `kv_heads`: None = as many as `heads`, 1 = multi-query, else grouped-query. `positions`: rotary, a learned bias by
     distance, or none. `value_residual`: later layers mix in the first layer's values. `grad_shrink_alpha`: the share of
     the gradient that the input receives. `residual_streams` over 1: hyper-connections in place of the plain residual.
+    `cond_dim`: every norm adapts to a vector [batch, cond_dim], such as the time of a flow. `skips`: what goes into a
+    layer of the first half is joined to what goes into its counterpart in the second half, as in a U-net.
     """
 
     def __init__(
@@ -53,6 +55,8 @@ class Transformer(nn.Module):
         grad_shrink_alpha: float = 1.0,
         residual_streams: int = 1,
         final_norm: bool = True,
+        cond_dim: int | None = None,
+        skips: bool = False,
     ) -> None:
         super().__init__()
         kv_heads = heads if kv_heads is None else kv_heads
@@ -60,8 +64,10 @@ class Transformer(nn.Module):
             raise ValueError(f"{heads} heads cannot be shared out among {kv_heads} kv_heads.")
         if cross_attend and num_null_kv < 1:
             raise ValueError("Cross attention needs num_null_kv of at least 1: a row may have no context at all.")
+        if skips and residual_streams > 1:
+            raise ValueError("Skips join one residual stream, not several: leave out residual_streams or skips.")
         self.causal, self.grad_shrink_alpha, self.residual_streams = causal, grad_shrink_alpha, residual_streams
-        self.num_null_kv = num_null_kv
+        self.num_null_kv, self.cond_dim = num_null_kv, cond_dim
         self.positions = _positions(positions, dim, heads, dim_head)
         self.layers = nn.ModuleList()
         for index in range(depth):
@@ -74,13 +80,18 @@ class Transformer(nn.Module):
                 qk_norm=qk_norm,
                 mix_values=value_residual and index > 0,
                 index=index,
+                cond_dim=cond_dim,
             )
             sizes = (dim, dim_context or dim, heads, kv_heads, dim_head)
             cross = (
-                CrossAttention(*sizes, nulls=num_null_kv, dropout=attn_dropout, index=index) if cross_attend else None
+                CrossAttention(*sizes, nulls=num_null_kv, dropout=attn_dropout, index=index, cond_dim=cond_dim)
+                if cross_attend
+                else None
             )
-            self.layers.append(Layer(attention, cross, FeedForward(dim, ff_mult, ff_dropout), residual_streams))
-        self.norm: nn.Module = RMSNorm(dim) if final_norm else nn.Identity()
+            feed_forward = FeedForward(dim, ff_mult, ff_dropout, cond_dim)
+            self.layers.append(Layer(attention, cross, feed_forward, residual_streams))
+        self.joins = nn.ModuleList(nn.Linear(2 * dim, dim, bias=False) for _ in range(depth // 2 if skips else 0))
+        self.norm = _final_norm(dim, cond_dim) if final_norm else nn.Identity()
         self._start_small()
 
     @torch.no_grad()
@@ -89,6 +100,8 @@ class Transformer(nn.Module):
         for name, weight in self.layers.named_parameters():
             if name.endswith(("to_out.weight", "feed_forward.3.weight")):
                 weight.mul_((2 * len(self.layers)) ** -0.5)
+        for join in self.joins:
+            nn.init.zeros_(join.weight)  # type: ignore[arg-type]
 
     def new_cache(self, batch_size: int, capacity: int | None = None) -> KeyValueCache:
         """An empty memory for `batch_size` rows; `capacity` slots are made at once (it grows by itself)."""
@@ -106,6 +119,7 @@ class Transformer(nn.Module):
         prefix_mask: Tensor | None = None,
         at: Tensor | None = None,
         cache: KeyValueCache | None = None,
+        cond: Tensor | None = None,
     ) -> Tensor:
         """x [batch, time, dim] -> [batch, time, dim].
 
@@ -114,8 +128,9 @@ class Transformer(nn.Module):
         all False, means no condition. `prefix` [batch, p, dim]: seen by every token, and not part of the output.
         `at` [batch, time] puts rotary positions in place of counted ones, where tokens share a clock; a prefix then
         stands at 0. With a `cache`, x continues what the cache holds; context and prefix come with the first call only.
+        `cond` [batch, cond_dim]: what the norms adapt to.
         """
-        self._check(cache, at, prefix)
+        self._check(cache, at, prefix, cond)
         if self.layers:
             first: Any = self.layers[0]
             x = x.to(first.attention.norm.weight.dtype)  # the residual is not rounded, even if autocast made the input
@@ -134,13 +149,20 @@ class Transformer(nn.Module):
             sight = look(
                 x, causal=self.causal, prefix=before, real=mask, visible=visible, at=at, positions=self.positions
             )
-            x = self._run(x, sight, context, self._context_bias(context, context_mask), None)
+            x = self._run(x, sight, context, self._context_bias(context, context_mask), None, cond)
         else:
             with torch.no_grad():
                 x = self._continue(x, before, mask, visible, context, context_mask, at, cache)
-        return self.norm(x[:, before:] if before else x)
+        x = x[:, before:] if before else x
+        return self.norm(x, cond) if isinstance(self.norm, AdaptiveRMSNorm) else self.norm(x)
 
-    def _check(self, cache: KeyValueCache | None, at: Tensor | None, prefix: Tensor | None) -> None:
+    def _check(
+        self, cache: KeyValueCache | None, at: Tensor | None, prefix: Tensor | None, cond: Tensor | None
+    ) -> None:
+        if (cond is None) != (self.cond_dim is None):
+            raise ValueError("A transformer with cond_dim needs cond in every call, and one without takes none.")
+        if cache is not None and cond is not None:
+            raise ValueError("What is written token by token has no norms that adapt: leave out cond_dim.")
         if at is not None and not isinstance(self.positions, RotaryPositions):
             raise ValueError("Only rotary positions can be given from outside.")
         if cache is not None and not self.causal:
@@ -176,6 +198,7 @@ class Transformer(nn.Module):
         context: Tensor | None,
         context_bias: Tensor | None,
         cache: KeyValueCache | None,
+        cond: Tensor | None = None,
     ) -> Tensor:
         is_step = cache is not None and x.shape[1] == 1 and on_cpu(x)
         if is_step:
@@ -185,9 +208,16 @@ class Transformer(nn.Module):
         if self.residual_streams > 1:
             x = x.unsqueeze(-2).expand(*x.shape[:-1], self.residual_streams, -1)
         first_values = None
-        for layer in self.layers:
+        more = () if cond is None else (cond,)
+        kept: list[Tensor] = []
+        for index, layer in enumerate(self.layers):
+            if index < len(self.joins):
+                kept.append(x)
+            elif index >= len(self.layers) - len(self.joins):
+                # Added to the stream, so that this is not rounded where autocast rounds the product.
+                x = x + self.joins[len(kept) - 1](torch.cat((x, kept.pop()), dim=-1))
             run: Callable[..., tuple[Tensor, Tensor]] = layer.step if is_step else layer  # type: ignore[assignment]
-            x, values = run(x, sight, first_values, context, context_bias, cache)
+            x, values = run(x, sight, first_values, context, context_bias, cache, *more)
             first_values = values if first_values is None else first_values
         if self.residual_streams > 1:
             x = x.sum(dim=-2)
@@ -201,6 +231,10 @@ class Transformer(nn.Module):
         kind = context.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else context.dtype
         return torch.zeros(seen.shape, dtype=dtype, device=context.device).masked_fill_(~seen, HIDDEN)
+
+
+def _final_norm(dim: int, cond_dim: int | None) -> nn.Module:
+    return RMSNorm(dim) if cond_dim is None else AdaptiveRMSNorm(dim, cond_dim)
 
 
 def _positions(kind: str, dim: int, heads: int, dim_head: int) -> RotaryPositions | DynamicPositionBias | None:

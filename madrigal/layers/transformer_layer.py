@@ -34,16 +34,17 @@ class Layer(nn.Module):
         context: Tensor | None,
         context_bias: Tensor | None,
         cache: KeyValueCache | None,
+        cond: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Returns also the attention's values."""
+        """Returns also the attention's values. `cond` [batch, cond_dim] is what the norms adapt to, if they do."""
         entry, leave = self._connect(0, x)
-        out, values = self.attention(entry, sight, first_values, cache)
+        out, values = self.attention(entry, sight, first_values, cache, cond)
         x = leave(out)
         if self.cross is not None:
             entry, leave = self._connect(1, x)
-            x = leave(self.cross(entry, context, context_bias, cache))
+            x = leave(self.cross(entry, context, context_bias, cache, cond))
         entry, leave = self._connect(-1, x)
-        return leave(self.feed_forward(entry)), values
+        return leave(self.feed_forward(entry, cond)), values
 
     def step(
         self,

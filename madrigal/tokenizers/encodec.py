@@ -115,3 +115,34 @@ class EncodecWrapper(ForeignCodec):
     def get_emb_from_indices(self, indices: Tensor) -> Tensor:
         embedding: Tensor = self.loaded.quantizer.decode(indices.permute(2, 0, 1))
         return embedding.transpose(1, 2)
+
+    # Latents, of the models that hear all at once and as loud as it is.
+
+    @property
+    def codebook_dim(self) -> int:
+        """Width of the latents."""
+        return int(self.facts.get("hidden_size", 128))
+
+    @torch.no_grad()
+    def latents(self, audio: Tensor) -> Tensor:
+        """Waves [batch, 1, a multiple of downsample_factor] -> what is quantized, [batch, frames, codebook_dim]."""
+        if self._piece is not None or self.facts.get("normalize"):
+            raise UserError(
+                f"{self.checkpoint} levels its audio by pieces, which latents do not tell; take the 24 kHz one."
+            )
+        latents: Tensor = self.loaded.encoder(self._batched(audio).float())
+        return latents.transpose(1, 2)
+
+    @torch.no_grad()
+    def codes_of(self, latents: Tensor) -> Tensor:
+        """The codes [batch, frames, quantizers] nearest to latents [batch, frames, codebook_dim]."""
+        codes: Tensor = self.loaded.quantizer.encode(latents.transpose(1, 2), self.bandwidth)
+        return codes.permute(1, 2, 0)
+
+    @torch.no_grad()
+    def decode(self, latents: Tensor, quantize: bool = False) -> Tensor:
+        """Latents [batch, frames, codebook_dim] -> waves [batch, 1, frames * downsample_factor]."""
+        if quantize:
+            latents = self.get_emb_from_indices(self.codes_of(latents))
+        wave: Tensor = self.loaded.decoder(latents.transpose(1, 2))
+        return wave[..., : latents.shape[1] * self.downsample_factor]

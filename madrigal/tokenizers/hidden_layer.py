@@ -61,9 +61,9 @@ class HiddenLayerTokenizer(SemanticTokenizer):
         self.loaded  # noqa: B018  # its weights' fingerprint is among the options
         return super().fingerprint()
 
-    def save_pretrained(self, folder: str | Path) -> Path:
+    def save_pretrained(self, folder: str | Path, *, half: bool = False) -> Path:
         self.loaded  # noqa: B018
-        return super().save_pretrained(folder)
+        return super().save_pretrained(folder, half=half)
 
     @torch.no_grad()
     def _set_feature_dim(self, dim: int) -> None:

@@ -83,7 +83,7 @@ def tokenize_manifest(
             for given, maker in _distinct(tokenizers)
         ]
         for part in parts:
-            locks.enter_context(_locked(part.folder))
+            locks.enter_context(locked(part.folder))
             remove_remains(part.folder)
             part.missing = [n for n, entries in enumerate(cuts) if not part.has(n, entries, root)]
         jobs = [job_of(which, n, cuts[n]) for which, part in enumerate(parts) for n in part.missing]
@@ -172,7 +172,7 @@ def _made(
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """Only one process at a time looks for missing shards here, and cleans up behind killed ones."""
     try:
         import fcntl

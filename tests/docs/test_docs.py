@@ -34,6 +34,7 @@ SHORTENED: dict[str, dict[str, str]] = {
         "num_train_steps=100_000": "num_train_steps=1, grad_accum_every=1",
         "audiolm/cpu": "audiolm/tiny",
         "speartts/cpu": "speartts/tiny",
+        "voicebox/cpu": "voicebox/tiny",
         "--seconds 6": "--seconds 0.5",
     },
     "docs/audiolm.md": {
@@ -57,6 +58,16 @@ SHORTENED: dict[str, dict[str, str]] = {
         },
         "coarse/cpu": "coarse/tiny",
         "fine/cpu": "fine/tiny",
+    },
+    "docs/voicebox.md": {
+        **{
+            f"{system}/cpu": f"{system}/tiny"
+            for system in ("voicebox", "aligner", "durations", "voicebox-flow", "voicebox-distill")
+        },
+        # Frames of the length that the others have.
+        "vocoder/cpu": "vocoder/tiny model.target_sample_hz=24000 model.hop=256 model.n_fft=1024",
+        "dim=512, depth=8, heads=8": "dim=16, depth=2, heads=2, dim_head=8",
+        "num_train_steps=100_000": "num_train_steps=1",
     },
     "docs/tokenizers.md": {},
     "docs/tokens.md": {},
@@ -122,6 +133,11 @@ PARTS = {
     "pretrain": "speech-speech",
     "read": "semantic-to-text",
     "speak": "text-to-semantic",
+    "aligner": "aligner",
+    "vocoder": "vocoder",
+    "durations": "durations",
+    "flow": "voicebox-flow",
+    "student": "voicebox-distill",
 }
 """The parts of the recipes that have some, and the systems that they are recipes of."""
 SYSTEMS_OF = {"soundstream.md": ["soundstream"], "audiolm.md": ["semantic", "coarse", "fine"]}

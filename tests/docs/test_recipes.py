@@ -22,7 +22,10 @@ from madrigal.speartts.model import TextToSemantic
 from madrigal.speartts.recipe import SpearRecipe
 from madrigal.tokenizers import load_tokenizer
 from madrigal.tokenizers.loading import tokenizer_class
+from madrigal.tokenizers.mel_codec import MelCodec
 from madrigal.verbs.systems import SYSTEMS, load_recipe, model_class
+from madrigal.voicebox.model import VoiceBox
+from madrigal.voicebox.recipe import number_of_symbols
 
 PLAN = ["batch_size=2", "grad_accum_every=1", "num_samples=1", "dl_num_workers=0", "warmup_steps=1"]
 CODEC = [
@@ -61,10 +64,37 @@ SPEAR = [
     "plan.num_train_steps=2",
     *(f"plan.{key}" for key in PLAN),
 ]
+MELS = ["model.n_fft=512", "model.n_mels=20"]
+VOICE: dict[str, list[str]] = {
+    "aligner": [
+        *(f"model.{key}" for key in ("dim=16", "depth=1", "n_mels=20")),
+        "model.symbols={text: {kind: characters}}",
+    ],
+    "vocoder": [
+        "model.dim=16",
+        "model.depth=1",
+        "model.discr_spectrogram_channels=2",
+        "plan.discr_start_step=1",
+        *MELS,
+    ],
+    "durations": ["model.dim=16", "model.depth=2", "model.heads=1", "model.dim_head=8"],
+    "voicebox-flow": ["model.dim=16", "model.depth=2", "model.heads=1", "model.dim_head=8"],
+    "voicebox-distill": ["plan.teacher_cond_scale=1", "plan.teacher_steps=1"],
+}
+"""The parts of a voice."""
+ONE_BY_ONE = ["plan.num_train_steps=2", "plan.seconds_per_batch=null", *(f"plan.{key}" for key in PLAN)]
+PARTS_OF_A_VOICE = {"aligner": "aligner", "vocoder": "vocoder", "durations": "durations", "flow": "voicebox-flow"}
 SPOKEN = ("speech-speech", "semantic-to-text", "text-to-semantic")
 CLUSTERS = ["model.codebook_size=12", "plan.iterations=2"]
+MELS = [
+    *(f"model.{key}" for key in ("dim=16", "encoder_depth=1", "decoder_depth=1", "latent_dim=8", "codebook_size=12")),
+    "data.max_length_seconds=0.2",
+    "plan.num_train_steps=2",
+    *(f"plan.{key}" for key in PLAN),
+]
 SMALL: dict[str, list[str]] = {
     "soundstream": CODEC,
+    "mel-codec": MELS,
     "kmeans": CLUSTERS,
     "masked-prediction": TOKENIZER,
     "semantic": STAGE,
@@ -77,6 +107,10 @@ SMALL: dict[str, list[str]] = {
         *(f"{stage}.{change}" for stage in ("semantic", "coarse", "fine") for change in STAGE),
     ],
     **dict.fromkeys(SPOKEN, SPEAR),
+    **{system: [*changes, *ONE_BY_ONE] for system, changes in VOICE.items()},
+    "voicebox": [
+        f"{part}.{change}" for part, name in PARTS_OF_A_VOICE.items() for change in [*VOICE[name], *ONE_BY_ONE]
+    ],
     "speartts": [
         "codec=speech-16k",
         "speech=untranscribed",
@@ -115,15 +149,33 @@ def whisper(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def voice(tmp_path_factory: pytest.TempPathFactory, recordings: Path) -> Path:
+    """A vocoder, alignments and a flow, for the recipes of the parts that need them."""
+    run = tmp_path_factory.mktemp("voice") / "run"
+    recipe("voicebox/tiny", f"data={recordings}", "voices=0").trainer(run).train()
+    return run
+
+
+def needs(system: str, voice: Path, recordings: Path) -> list[str]:
+    """What a part of a voice is given by the others, who know these recordings."""
+    aligned = [f"data={recordings}", f"data.alignments={voice / 'alignments'}"]
+    sounding = [*aligned, f"features={voice / 'vocoder'}"]
+    taught = [*sounding, f"teacher={voice / 'flow'}"]
+    return {"durations": aligned, "voicebox-flow": sounding, "voicebox-distill": taught}.get(system, [])
+
+
 @pytest.mark.parametrize("name", recipe_names())
-def test_builds_as_it_stands(name: str, clusters: Path, whisper: Path) -> None:
+def test_builds_as_it_stands(name: str, clusters: Path, whisper: Path, voice: Path, recordings: Path) -> None:
     system = name.partition("/")[0]
-    given = [f"tokenizer={clusters}"] if system in ("semantic", "coarse", *SPOKEN) else []
+    given = [f"tokenizer={clusters}"] if system in ("semantic", "coarse", *SPOKEN) else needs(system, voice, recordings)
     given += ["start=null"] if system in SPOKEN else []
     given += [f"model.checkpoint={whisper}"] if name == "kmeans/whisper" else []
     found = recipe(name, *given)
     if found.system == "soundstream":
         assert 1_000 <= SoundStream(found.model).bitrate() <= 24_000
+    elif found.system == "mel-codec":
+        assert MelCodec(found.model).frame_rate == 50
     elif isinstance(found, StageRecipe):
         config = found.config(**found.tools())
         with torch.device("meta"):  # at full size, but for the memory
@@ -137,6 +189,13 @@ def test_builds_as_it_stands(name: str, clusters: Path, whisper: Path) -> None:
         assert found.parts == ["tokenizer", "semantic", "coarse", "fine"]
     elif found.system == "speartts":
         assert found.parts == ["tokenizer", "pretrain", "read", "speak", "coarse", "fine"]
+    elif found.system == "voicebox":
+        assert found.parts == list(PARTS_OF_A_VOICE)
+    elif found.system == "voicebox-flow":
+        with torch.device("meta"):
+            assert VoiceBox(found.config(80)).null == number_of_symbols(found.data.alignments)
+    elif found.system in VOICE:
+        assert found.plan.num_train_steps > 0
     else:
         assert tokenizer_class(found.model.kind)(found.model).codebook_size >= 2
 
@@ -157,13 +216,15 @@ def test_parts_of_a_whole_fit_each_other() -> None:
         assert coarse["num_coarse_quantizers"] == fine["num_coarse_quantizers"], name
 
 
-WHOLES = ("audiolm/", "speartts/")
+WHOLES = ("audiolm/", "speartts/", "voicebox/")
 
 
 @pytest.mark.parametrize("name", [name for name in recipe_names() if not name.startswith(WHOLES)])
-def test_trains_when_it_is_small(name: str, workplace: Path, clusters: Path, whisper: Path) -> None:
+def test_trains_when_it_is_small(
+    name: str, workplace: Path, clusters: Path, whisper: Path, voice: Path, recordings: Path
+) -> None:
     system = name.partition("/")[0]
-    given = [f"tokenizer={clusters}"] if system in ("semantic", "coarse", *SPOKEN) else []
+    given = [f"tokenizer={clusters}"] if system in ("semantic", "coarse", *SPOKEN) else needs(system, voice, recordings)
     given += ["start=null"] if system in SPOKEN else []
     given += [f"model.checkpoint={whisper}"] if name == "kmeans/whisper" else []
     given += ["codec=speech-16k"] if system in ("coarse", "fine") else []
@@ -183,7 +244,9 @@ def test_trains_when_it_is_small(name: str, workplace: Path, clusters: Path, whi
     assert again.config == trainer.model.config
 
 
-@pytest.mark.parametrize("name", ["audiolm/cpu", "audiolm/paper", "speartts/cpu", "speartts/paper"])
+@pytest.mark.parametrize(
+    "name", ["audiolm/cpu", "audiolm/paper", "speartts/cpu", "speartts/paper", "voicebox/cpu", "voicebox/paper"]
+)
 def test_a_whole_trains_when_it_is_small(name: str, workplace: Path) -> None:
     whole = recipe(name, "data=recordings", *SMALL[name.partition("/")[0]])
     whole.trainer(workplace / "run").train()
@@ -232,5 +295,6 @@ def test_a_finished_tokenizer_takes_the_place_of_its_recipe() -> None:
 
 def test_every_system_has_a_recipe_of_every_size() -> None:
     for system in SYSTEMS:
-        sizes = {"tiny", "cpu"} if system == "kmeans" else {"tiny", "cpu", "paper"}
+        small = system in ("kmeans", "aligner", "durations", "voicebox-distill")  # these serve every size
+        sizes = {"tiny", "cpu"} if small else {"tiny", "cpu", "paper"}
         assert sizes <= {name.partition("/")[2] for name in recipe_names() if name.startswith(f"{system}/")}

@@ -1,0 +1,57 @@
+"""Queries and keys normed and turned by their positions, in as few walks over them as possible."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from madrigal.layers.positions import turn
+
+EPS = torch.finfo(torch.float32).eps
+
+
+def normed_and_turned(x: Tensor, scale: Tensor, rotation: tuple[Tensor, Tensor] | None) -> Tensor:
+    """x [..., heads, dim_head], each vector divided by its root mean square, times `scale` [heads, dim_head], turned.
+
+    `rotation`: cos and sin that broadcast over x; None = nothing is turned.
+    """
+    if not torch.is_grad_enabled():
+        return _forward(x, scale.to(x.dtype), rotation)[0]
+    cos, sin = (None, None) if rotation is None else rotation
+    out: Tensor = _NormAndTurn.apply(x, scale, cos, sin)
+    return out
+
+
+def _forward(x: Tensor, scale: Tensor, rotation: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor]:
+    """The result, and one over the root mean squares, [..., heads, 1]."""
+    length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.promote_types(x.dtype, torch.float32))
+    inverse = (length.square() / x.shape[-1] + EPS).rsqrt().to(x.dtype)
+    if rotation is None:
+        return (x * scale).mul_(inverse), inverse
+    cos, sin = rotation
+    # The scale goes into the turns, which are few, and the length comes last.
+    half = x.shape[-1] // 2
+    return turn(x, cos * scale, sin * scale.roll(half, dims=-1)).mul_(inverse), inverse
+
+
+class _NormAndTurn(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: Tensor, cos: Tensor | None, sin: Tensor | None) -> Tensor:
+        rotation = None if cos is None or sin is None else (cos, sin)
+        out, inverse = _forward(x, scale.to(x.dtype), rotation)
+        ctx.save_for_backward(x, scale, inverse, cos, sin)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, scale, inverse, cos, sin = ctx.saved_tensors
+        with torch.autocast(x.device.type, enabled=False):
+            back = grad
+            if cos is not None:
+                # The way back of a turn: the halves change places after they were weighed, not before.
+                back = torch.addcmul((grad * sin).roll(x.shape[-1] // 2, dims=-1), grad, cos)
+            weighed = back * inverse
+            for_scale = (weighed * x).flatten(0, -3).sum(0, dtype=scale.dtype)
+            weighed *= scale.to(x.dtype)
+            shrink = torch.linalg.vecdot(weighed, x).unsqueeze(-1) * inverse.square() / -x.shape[-1]
+        return torch.addcmul(weighed, x, shrink), for_scale, None, None

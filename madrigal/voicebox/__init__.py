@@ -1,0 +1,1 @@
+"""Voicebox: flow matching that speaks, fills in and edits; alignment and durations; features and a vocoder."""

@@ -1,0 +1,72 @@
+"""What the model has beside its transformer: vectors of a time, of a frame's place and of a voice."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class TimeVector(nn.Module):
+    """Times of a flow [batch], from 0 to 1 -> vectors [batch, dim]."""
+
+    frequencies: Tensor
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        steps = torch.arange(dim // 2) / max(dim // 2 - 1, 1)
+        # From a tenth of a turn over the whole flow to a hundred and more.
+        self.register_buffer("frequencies", 2 * math.pi * 0.1 * 2000.0**steps, persistent=False)
+        self.net = nn.Sequential(nn.Linear(dim, dim), nn.SiLU(), nn.Linear(dim, dim))
+
+    def forward(self, times: Tensor) -> Tensor:
+        angles = times[:, None] * self.frequencies
+        # Out of autocast: a time in bfloat16 has two digits, and neighbouring steps would share it.
+        with torch.autocast(times.device.type, enabled=False):
+            vectors: Tensor = self.net(torch.cat((angles.sin(), angles.cos()), dim=-1))
+        return vectors
+
+
+class FramePositions(nn.Module):
+    """What a frame's neighbours say of its place, by one filter for each channel. [batch, frames, dim] -> the same."""
+
+    def __init__(self, dim: int, kernel: int) -> None:
+        super().__init__()
+        self.filters = nn.Conv1d(dim, dim, kernel, padding=kernel // 2, groups=dim)
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """`mask` [batch, frames]: behind the end of a row there is silence, however long its padding."""
+        if mask is not None:
+            x = x.masked_fill(~mask[..., None], 0.0)
+        # As a picture of one column, whose channels lie together as those of frames do: a quarter of the time on a CPU.
+        weight, padding = self.filters.weight.unsqueeze(-1), (self.filters.kernel_size[0] // 2, 0)
+        columns = x.transpose(1, 2).unsqueeze(-1)
+        heard = F.conv2d(columns, weight, self.filters.bias, padding=padding, groups=x.shape[-1])
+        return F.gelu(heard.squeeze(-1).transpose(1, 2))
+
+
+class VoiceVector(nn.Module):
+    """The given frames [batch, frames, dim_in] summed up in one vector [batch, dim], by their mean and their spread.
+
+    A row of which nothing is given has a learned vector.
+    """
+
+    def __init__(self, dim_in: int, hidden: int, dim: int) -> None:
+        super().__init__()
+        self.net = nn.Sequential(
+            nn.Conv1d(dim_in, hidden, 5, padding=2), nn.GELU(), nn.Conv1d(hidden, hidden, 5, padding=2), nn.GELU()
+        )
+        self.to_vector = nn.Linear(2 * hidden, dim)
+        self.nobody = nn.Parameter(torch.zeros(dim))
+
+    def forward(self, context: Tensor | None, given: Tensor | None, rows: int) -> Tensor:
+        """`context` is zero where `given` [batch, frames] is False."""
+        if context is None or given is None:
+            return self.nobody.expand(rows, -1)
+        weights = given[:, None].float()
+        count = weights.sum(-1)
+        heard = self.net(context.transpose(1, 2)).float()
+        mean = (heard * weights).sum(-1) / count.clamp(min=1)
+        spread = (((heard - mean[..., None]).square() * weights).sum(-1) / count.clamp(min=1) + 1e-5).sqrt()
+        vector = self.to_vector(torch.cat((mean, spread), dim=-1)).float()
+        return torch.where(count > 0, vector, self.nobody)

@@ -1,0 +1,214 @@
+"""The model: which way the frames of a noisy recording have to move to become speech.
+
+    condition   context, ids -> Condition: what is the same at every time of a flow, computed once
+    flow        x [batch, frames, dim_in], times [batch], Condition -> flow [batch, frames, dim_in]
+    forward     both
+
+A frame's input is the sum of what is known of it: its noisy features, its features where they are given, and its id.
+The transformer's norms adapt to the flow's time, and to the voice of the given frames where `voice_dim` asks for it.
+"""
+
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from madrigal.data.tokens import PAD
+from madrigal.engine.pretrained import Pretrained
+from madrigal.errors import UserError
+from madrigal.layers.transformer import Transformer
+from madrigal.voicebox import keywords
+from madrigal.voicebox.config import VoiceBoxConfig
+from madrigal.voicebox.frame_layers import FramePositions, TimeVector, VoiceVector
+
+Some = TypeVar("Some", Tensor, Tensor | None)
+
+
+class Condition(NamedTuple):
+    """What a flow is conditioned on: frames [batch, frames, dim], voice [batch, width], mask [batch, frames]."""
+
+    frames: Tensor
+    voice: Tensor | None
+    mask: Tensor | None
+
+    def then(self, other: "Condition") -> "Condition":
+        """The rows of both, one after another."""
+        return Condition(
+            torch.cat((self.frames, other.frames)), _joined(self.voice, other.voice), _joined(self.mask, other.mask)
+        )
+
+
+class VoiceBox(nn.Module, Pretrained):
+    """Noisy features [batch, frames, dim_in] at a time of the flow -> the flow there, of the same shape."""
+
+    Config: ClassVar[type[VoiceBoxConfig]] = VoiceBoxConfig
+    config: VoiceBoxConfig
+    audio_enc_dec: Any
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, config: VoiceBoxConfig | None = None, **options: Any) -> None:
+        super().__init__()
+        # Not a part: it is frozen, learned by others and saved by others.
+        self.__dict__["audio_enc_dec"] = options.get("audio_enc_dec")
+        self.config = config = config or keywords.config_of(options)
+        dim, width = config.dim, config.time_hidden_dim or config.dim
+        self.from_noisy = nn.Linear(config.dim_in, dim)
+        self.from_context = nn.Linear(config.dim_in, dim, bias=False)
+        # Features are about zero in the mean: without this a given frame of zeros would look like one to be made.
+        self.given = nn.Parameter(torch.zeros(dim))
+        self.table: nn.Embedding | None = None
+        if config.condition_on_text and config.num_cond_tokens is not None:
+            self.table = nn.Embedding(config.num_cond_tokens + 1, config.dim_cond_emb)
+            self.from_ids = nn.Linear(config.dim_cond_emb, dim, bias=False)
+        self.positions = FramePositions(dim, config.conv_pos_embed_kernel_size)
+        self.time = TimeVector(width)
+        self.voice = VoiceVector(config.dim_in, config.voice_dim, width) if config.voice_dim else None
+        self.registers = nn.Parameter(torch.randn(config.num_register_tokens, dim) * 0.02)
+        self.transformer = Transformer(
+            dim,
+            config.depth,
+            heads=config.heads,
+            dim_head=config.dim_head,
+            causal=False,
+            ff_mult=config.ff_mult,
+            attn_dropout=config.attn_dropout,
+            ff_dropout=config.ff_dropout,
+            qk_norm=config.attn_qk_norm,
+            cond_dim=width,
+            skips=config.use_unet_skips,
+        )
+        # What the features were normalised by, for features that cannot tell; no deviation = nobody has told it yet.
+        self.register_buffer("mean", torch.zeros(config.dim_in))
+        self.register_buffer("std", torch.zeros(config.dim_in))
+        self.to_flow = nn.Linear(dim, config.dim_in)
+        nn.init.zeros_(self.to_flow.weight)  # at first the best guess of the flow is its mean
+        nn.init.zeros_(self.to_flow.bias)
+
+    @property
+    def device(self) -> torch.device:
+        return self.registers.device
+
+    @property
+    def null(self) -> int:
+        """The row of the table for a frame whose id is not known: the one after the ids' own."""
+        return int(self.config.num_cond_tokens or 0)
+
+    def forward(
+        self,
+        x: Tensor,
+        *,
+        times: Tensor | float,
+        context: Tensor | None = None,
+        context_mask: Tensor | None = None,
+        ids: Tensor | None = None,
+        mask: Tensor | None = None,
+        drop_context: Tensor | None = None,
+        drop_ids: Tensor | None = None,
+    ) -> Tensor:
+        """The flow at x [batch, frames, dim_in] and `times` [batch] (or one for all), of the shape of x.
+
+        `context` [batch, frames, dim_in] holds features, of which `context_mask` [batch, frames] says which are given;
+        None = nothing is. `ids` [batch, frames], PAD where one is not known. `mask` [batch, frames], True = real.
+        `drop_context`, `drop_ids`: bool [batch], rows for which these are as if they had not been given.
+        """
+        given = self.condition(
+            x.shape[:2],
+            context=context,
+            context_mask=context_mask,
+            ids=ids,
+            mask=mask,
+            drop_context=drop_context,
+            drop_ids=drop_ids,
+        )
+        return self.flow(x, times, given)
+
+    def forward_with_cond_scale(
+        self, x: Tensor, *, times: Tensor | float, cond_scale: float = 1.0, **given: Any
+    ) -> Tensor:
+        """The flow, moved away from what it would be with nothing given, by one batch of twice the rows."""
+        condition = self.condition(x.shape[:2], **given)
+        return self.guided_flow(x, times, condition, self.condition(x.shape[:2], mask=given.get("mask")), cond_scale)
+
+    def condition(
+        self,
+        shape: tuple[int, ...],
+        *,
+        context: Tensor | None = None,
+        context_mask: Tensor | None = None,
+        ids: Tensor | None = None,
+        mask: Tensor | None = None,
+        drop_context: Tensor | None = None,
+        drop_ids: Tensor | None = None,
+    ) -> Condition:
+        """What is given of a batch of `shape` (rows, frames); the rest as in `forward`."""
+        if (context is None) != (context_mask is None):
+            raise UserError("A context comes with its context_mask, which says what of it is given.")
+        if mask is not None and bool(mask.all()):
+            mask = None  # attention is quicker without
+        seen = None if context_mask is None or mask is None else context_mask & mask
+        seen = context_mask if seen is None else seen
+        if seen is not None and drop_context is not None:
+            seen = seen & ~drop_context[:, None]
+        frames = self._of_ids(ids, shape, drop_ids)
+        if context is not None and seen is not None:
+            context = context.masked_fill(~seen[..., None], 0.0)
+            frames = frames + self.from_context(context) + self.given * seen[..., None]
+        voice = None if self.voice is None else self.voice(context, seen, shape[0])
+        return Condition(frames.expand(*shape, -1), voice, mask)
+
+    def flow(self, x: Tensor, times: Tensor | float, condition: Condition) -> Tensor:
+        """The flow at x [batch, frames, dim_in] and `times` [batch] (or one for all), with a condition for each row."""
+        times = torch.as_tensor(times, dtype=torch.float32, device=x.device).expand(len(x))
+        hidden = self.from_noisy(x) + condition.frames
+        hidden = hidden + self.positions(hidden, condition.mask)
+        moment = self.time(times)
+        hidden = self.transformer(
+            hidden,
+            mask=condition.mask,
+            prefix=self.registers.expand(len(x), -1, -1) if len(self.registers) else None,
+            cond=F.silu(moment if condition.voice is None else moment + condition.voice),
+        )
+        return self.to_flow(hidden).float()
+
+    def guided_flow(
+        self, x: Tensor, times: Tensor | float, condition: Condition, nothing: Condition, cond_scale: float
+    ) -> Tensor:
+        """`nothing` + cond_scale * (`condition` - `nothing`): the flows under both conditions, in one batch."""
+        if cond_scale == 1.0:
+            return self.flow(x, times, condition)
+        times = torch.as_tensor(times, dtype=torch.float32, device=x.device).expand(len(x))
+        both = self.flow(torch.cat((x, x)), torch.cat((times, times)), condition.then(nothing))
+        conditional, unconditional = both.chunk(2)
+        return torch.lerp(unconditional, conditional, cond_scale)
+
+    def blocks(self) -> list[nn.Module]:
+        """Modules worth compiling or recomputing."""
+        return list(self.transformer.layers)
+
+    def _of_ids(self, ids: Tensor | None, shape: tuple[int, ...], dropped: Tensor | None) -> Tensor:
+        """What the ids say of each frame: [batch, frames, dim], or one frame for all where nothing is known."""
+        if self.table is None:
+            if ids is not None:
+                raise UserError("This model has condition_on_text=False and takes no ids.")
+            return self.registers.new_zeros(1, 1, self.config.dim)
+        if ids is None:
+            return self.from_ids(self.table.weight[self.null])[None, None]
+        if ids.shape != torch.Size(shape):
+            raise UserError(
+                f"The ids have the shape {list(ids.shape)}, and there are {list(shape)} rows and frames: give "
+                "each frame an id, -1 where none is known."
+            )
+        least, most = (int(value) for value in ids.aminmax()) if ids.numel() else (0, 0)
+        if least < PAD or most >= self.null:
+            raise UserError(
+                f"The ids hold {most if most >= self.null else least}, and this model knows ids from 0 to "
+                f"{self.null - 1}: build it with num_cond_tokens of what made them."
+            )
+        unknown = ids == PAD if dropped is None else (ids == PAD) | dropped[:, None]
+        return self.from_ids(self.table(ids.masked_fill(unknown, self.null)))
+
+
+def _joined(first: Some, second: Some) -> Some:
+    return None if first is None or second is None else torch.cat((first, second))

@@ -1,0 +1,140 @@
+"""The recipes of the flow's trainings, and the trainers that follow them."""
+
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from madrigal.data.source import AudioSource
+from madrigal.engine.learned import FINGERPRINTS
+from madrigal.engine.randomness import seed_everything
+from madrigal.engine.recipe import build_config
+from madrigal.errors import UserError
+from madrigal.voicebox.config import VoiceBoxConfig
+from madrigal.voicebox.distill import VoiceBoxDistiller
+from madrigal.voicebox.features import load_features
+from madrigal.voicebox.flow import ConditionalFlowMatcherWrapper
+from madrigal.voicebox.model import VoiceBox
+from madrigal.voicebox.plans import DistillPlan, FlowPlan
+from madrigal.voicebox.source import AlignedSource
+from madrigal.voicebox.training import FlowSource, VoiceBoxTrainer
+
+
+class FlowData(AudioSource):
+    """Recordings, and what `madrigal align` has found in them."""
+
+    alignments: Path | None = Field(
+        None, description="a folder of `madrigal align`, or of semantic tokens; none: the model has no ids"
+    )
+    min_confidence: float = Field(0.0, ge=0, le=1, description="recordings aligned with less are left out")
+
+    def source(self) -> FlowSource:
+        """Where the trainer's data come from."""
+        cut: dict[str, Any] = {"max_length_seconds": self.max_length_seconds}
+        if self.alignments is None:
+            return AudioSource(path=self.path, valid_path=self.valid_path, gain_db=self.gain_db, **cut)
+        if self.gain_db != (0.0, 0.0):
+            raise UserError("Aligned recordings are learned as loud as they are: leave out data.gain_db.")
+        return AlignedSource(
+            path=self.path,
+            valid_path=self.valid_path,
+            alignments=self.alignments,
+            min_confidence=self.min_confidence,
+            **cut,
+        )
+
+
+class FlowRecipe(BaseModel):
+    """What the recipes of both trainings share."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    features: str = Field(description="the run or the folder of a vocoder, or the name of a codec")
+    data: FlowData
+    plan: FlowPlan
+
+    @model_validator(mode="before")
+    @classmethod
+    def _what_a_run_learned_is_no_option(cls, values: Any) -> Any:
+        return {k: v for k, v in values.items() if k != FINGERPRINTS} if isinstance(values, dict) else values
+
+    def resolved(self, **found: Any) -> dict[str, Any]:
+        """What a run keeps of its recipe, with all that was found out."""
+        named = self.model_dump(mode="json", exclude={"plan", "data"}, exclude_none=True)
+        data = self.data.model_dump(mode="json", exclude_defaults=True)
+        return {**named, **found, "data": data, "plan": self.plan.recorded()}
+
+
+class VoiceBoxRecipe(FlowRecipe):
+    """`system: voicebox-flow`. Options that follow from the features and the alignments need not be given."""
+
+    system: Literal["voicebox-flow"]
+    model: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _options_are_known(self) -> Self:
+        """Before anything is loaded: what features and alignments would say is stood in for."""
+        build_config(VoiceBoxConfig, {"dim_in": 1, "num_cond_tokens": 1, **self.model}, "The recipe's model")
+        return self
+
+    def trainer(self, run: Path, *, resume: bool = False, overwrite: bool = False) -> VoiceBoxTrainer:
+        """Build the model from the plan's seed, and its trainer in the folder `run`."""
+        features = load_features(self.features)
+        config = self.config(features.dim)
+        seed_everything(self.plan.seed, "weights")
+        return VoiceBoxTrainer(
+            ConditionalFlowMatcherWrapper(VoiceBox(config), features),
+            plan=self.plan,
+            source=self.data.source(),
+            results_folder=run,
+            resume=resume,
+            overwrite=overwrite,
+            recipe=self.resolved(model=config.model_dump(mode="json", exclude_defaults=True)),
+        )
+
+    def config(self, dim_in: int) -> VoiceBoxConfig:
+        """The model's options, with those that follow from its features and its alignments."""
+        known: dict[str, Any] = {"dim_in": dim_in}
+        if self.data.alignments is None:
+            known["condition_on_text"] = False
+        else:
+            known["num_cond_tokens"] = number_of_symbols(self.data.alignments)
+        return build_config(VoiceBoxConfig, {**known, **self.model}, "The recipe's model")
+
+
+class DistillRecipe(FlowRecipe):
+    """`system: voicebox-distill`: a student that needs fewer steps than its teacher."""
+
+    system: Literal["voicebox-distill"]
+    teacher: str = Field(description="a run of voicebox-flow, or an exported folder")
+    plan: DistillPlan
+
+    def trainer(self, run: Path, *, resume: bool = False, overwrite: bool = False) -> VoiceBoxDistiller:
+        """A student that begins as its teacher, and its trainer in the folder `run`."""
+        teacher = VoiceBox.from_pretrained(self.teacher)
+        return VoiceBoxDistiller(
+            teacher,
+            load_features(self.features),
+            plan=self.plan,
+            source=self.data.source(),
+            results_folder=run,
+            resume=resume,
+            overwrite=overwrite,
+            recipe=self.resolved(model=teacher.config.model_dump(mode="json", exclude_defaults=True)),
+        )
+
+
+def number_of_symbols(folder: Path) -> int:
+    """Of the alignments (or semantic tokens) that lie in `folder`, or in folders below it."""
+    from madrigal.data.tokens import TOKENS
+    from madrigal.voicebox.alignments import ALIGNMENTS, AlignmentSet, read_json
+
+    found = {read_json(file, AlignmentSet).num_symbols for file in sorted(folder.rglob(ALIGNMENTS))}
+    if not found:
+        from madrigal.data.tokens import TokenSet
+
+        found = {read_json(file, TokenSet).codebook_size for file in sorted(folder.rglob(TOKENS))}
+    if len(found) != 1:
+        what = "no alignments" if not found else f"alignments of {' and '.join(map(str, sorted(found)))} symbols"
+        raise UserError(f"{folder} holds {what}: name what one `madrigal align` has written.")
+    return found.pop()

@@ -1,0 +1,70 @@
+"""Recipes of flows: what follows from features and alignments, and what is refused before anything is loaded."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from voicebox_speaking import hum, parts
+
+from madrigal.engine.recipe import build_config, read_recipe
+from madrigal.errors import UserError
+from madrigal.verbs.systems import load_recipe, model_class
+from madrigal.voicebox.model import VoiceBox
+from madrigal.voicebox.recipe import VoiceBoxRecipe, number_of_symbols
+from madrigal.voicebox.training import VoiceBoxTrainer
+
+
+def recipe(*changes: str) -> Any:
+    return build_config(VoiceBoxRecipe, read_recipe("voicebox-flow/tiny", list(changes)), "voicebox-flow/tiny")
+
+
+def test_recordings_without_alignments_make_a_model_without_ids(tmp_path: Path) -> None:
+    (tmp_path / "recordings").mkdir()
+    for number in range(6):
+        hum(tmp_path / f"recordings/{number}.wav", seconds=0.4 + 0.05 * number, pitch=100.0 + number)
+    parts()["vocoder"].save_pretrained(tmp_path / "vocoder")
+    words = [f"data.path={tmp_path / 'recordings'}", "data.alignments=null", f"features={tmp_path / 'vocoder'}"]
+    run = recipe(*words, "model.cond_drop_prob=0").trainer(tmp_path / "run")
+    assert isinstance(run, VoiceBoxTrainer)
+    assert run.model.config.condition_on_text is False
+    run.train()
+    assert model_class(str(tmp_path / "run")) is VoiceBox
+    made = VoiceBox.from_pretrained(tmp_path / "run")
+    assert torch.equal(made.std, run.wrapper.features.std)
+    samples = {path.name for path in (tmp_path / "run/samples").rglob("*")}
+    assert {"000-original.wav", "000-made.wav", "000-picture.png"} <= samples
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ("model.dpeth=3", "depth"),
+        ("model.p_drop_prob=2", "p_drop_prob"),
+        ("plan.sample_stepz=3", "sample_steps"),
+        ("data.alignment=there", "alignments"),
+    ],
+)
+def test_a_slip_in_a_recipe_is_told_before_anything_is_loaded(change: str, sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        recipe(change)
+
+
+def test_a_run_can_be_followed_again() -> None:
+    values = {**read_recipe("voicebox-flow/tiny", []), "fingerprints": {"features": "a" * 16}}
+    assert build_config(VoiceBoxRecipe, values, "it") == recipe()
+
+
+def test_alignments_that_are_not_there_are_missed(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds no alignments"):
+        number_of_symbols(tmp_path)
+
+
+def test_gain_is_for_recordings_alone() -> None:
+    with pytest.raises(UserError, match=r"leave out data\.gain_db"):
+        recipe("data.gain_db=[-3, 3]").data.source()
+
+
+def test_the_student_of_a_recipe_is_a_voicebox() -> None:
+    found = load_recipe("voicebox-distill/cpu", [])
+    assert (found.plan.steps, found.plan.teacher_method) == (4, "midpoint")

@@ -1,0 +1,191 @@
+"""What comes out: as long as was asked for, led by its prompt and its words, and the same in any company."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from voicebox_flows import DIM, IDS, Blocks, features, ids, wrapper
+
+from madrigal.errors import UserError
+from madrigal.voicebox.filling import fill
+
+LENGTHS = torch.tensor([10, 7, 9])
+
+
+def test_VB2_two_prompts_give_two_outputs() -> None:
+    flows = wrapper()
+    first, second = (flows.sample(cond=features(1, 4, seed), ids=ids(1, 10), steps=2) for seed in (1, 2))
+    assert not torch.allclose(first[:, 4:], second[:, 4:], atol=1e-3)
+    assert torch.equal(first[:, :4], features(1, 4, 1))
+
+
+@pytest.mark.parametrize("method", ["euler", "midpoint", "heun", "adaptive"])
+def test_given_frames_stay_as_they_are(method: Any) -> None:
+    flows, whole = wrapper(), features(2, 9)
+    anew = torch.zeros(2, 9, dtype=torch.bool)
+    anew[0, 3:6], anew[1, 7:] = True, True
+    made = flows.sample(cond=whole, cond_mask=anew, ids=ids(2, 9), steps=2, method=method)
+    assert torch.equal(made[~anew], whole[~anew])
+    assert not torch.allclose(made[anew], whole[anew], atol=1e-2)
+
+
+def test_given_frames_go_their_true_way() -> None:
+    """The model has to see them on the straight way that it saw them on when it learned."""
+    flows, whole, seen = wrapper(), features(1, 5), []
+    flows.voicebox.from_noisy.register_forward_pre_hook(lambda _, given: seen.append(given[0].clone()))
+    given = torch.tensor([[True, True, False, False, False]])
+    noise = features(1, 5, 9)
+    fill(flows.voicebox, [5], context=whole, context_mask=given, noise=noise, steps=4, method="euler")
+    for step, x in enumerate(seen):
+        torch.testing.assert_close(x[given], torch.lerp(noise, whole, step / 4)[given])
+
+
+@pytest.mark.parametrize("method", ["midpoint", "adaptive"])
+@pytest.mark.parametrize("cond_scale", [1.0, 2.0])
+def test_VB4_batched_rows_equal_single_rows(method: Any, cond_scale: float) -> None:
+    flows = wrapper(cond_drop_prob=0.2, voice_dim=4)
+    if method == "adaptive":
+        # A flow so wild that the last digit decides how long a step is would end elsewhere.
+        for parameter in flows.parameters():
+            parameter.data *= 0.3
+    said = ids(3, 10).masked_fill(torch.arange(10) >= LENGTHS[:, None], -1)
+    options: dict[str, Any] = {"steps": 2, "method": method, "cond_scale": cond_scale}
+    prompts, counts = features(3, 4), torch.tensor([4, 2, 3])
+    together = flows.sample(cond=prompts, cond_lengths=counts, ids=said, lengths=LENGTHS, seed=5, **options)
+    for row, (length, count) in enumerate(zip(LENGTHS.tolist(), counts.tolist(), strict=True)):
+        alone = flows.sample(
+            cond=prompts[row : row + 1, :count],
+            ids=said[row : row + 1, :length],
+            lengths=[length],
+            seed=5 + row,
+            **options,
+        )
+        torch.testing.assert_close(together[row, :length], alone[0], rtol=1e-3, atol=1e-3)
+        assert not together[row, length:].any()
+
+
+@pytest.mark.parametrize("seconds", [0.07, 0.1234, 1.0])
+@pytest.mark.parametrize("prompt", [0, 3])
+def test_VB3_the_length_is_what_was_asked_for(seconds: float, prompt: int) -> None:
+    flows = wrapper(Blocks())
+    cond = features(1, prompt).flatten(1) if prompt else None
+    wave = flows.sample(cond=cond, seconds=seconds, steps=1)
+    assert abs(wave.shape[1] / Blocks.sample_rate - seconds) <= 1 / Blocks.frame_rate
+    assert wave.shape[1] % DIM == 0
+
+
+def test_VB3_tokens_of_another_rate_take_their_time() -> None:
+    class Speaker:
+        wav2vec = type("Ears", (), {"frame_rate": 50.0})
+
+    flows = wrapper(Blocks())
+    flows.text_to_semantic = Speaker()
+    wave = flows.sample(semantic_token_ids=ids(1, 20), steps=1)
+    assert wave.shape[1] / Blocks.sample_rate == pytest.approx(20 / 50)
+    with pytest.raises(UserError, match="how long these ids sound"):
+        wrapper(Blocks()).sample(semantic_token_ids=ids(1, 20))
+
+
+def test_VB7_VB10_no_prompt_is_needed_and_generate_is_sample() -> None:
+    flows = wrapper()
+    assert torch.equal(flows.generate(ids=ids(2, 6), steps=1), flows.sample(ids=ids(2, 6), steps=1))
+    assert flows.sample(lengths=4, steps=1).shape == (1, 4, DIM)
+
+
+def test_VB5_VB12_guidance_without_a_ground_is_refused() -> None:
+    with pytest.raises(UserError, match="train with cond_drop_prob"):
+        wrapper().sample(ids=ids(1, 4), cond_scale=2.0)
+    unconditional = wrapper(condition_on_text=False, cond_drop_prob=0.2)
+    assert unconditional.sample(lengths=5, steps=1).shape == (1, 5, DIM)
+    with pytest.raises(UserError, match="neither ids nor a prompt"):
+        unconditional.sample(lengths=5, cond_scale=2.0)
+    led = unconditional.sample(cond=features(1, 2), lengths=5, cond_scale=2.0, steps=1)
+    assert not torch.allclose(led, unconditional.sample(cond=features(1, 2), lengths=5, steps=1), atol=1e-3)
+
+
+def test_VB13_steps_are_intervals_and_the_calls_are_counted() -> None:
+    flows = wrapper(cond_drop_prob=0.1)
+    calls: list[int] = []
+    flows.voicebox.transformer.register_forward_pre_hook(lambda _, given: calls.append(len(given[0])))
+    for method, each in (("euler", 1), ("midpoint", 2), ("heun", 2)):
+        calls.clear()
+        filled = fill(flows.voicebox, [4], ids=ids(1, 4), steps=3, method=method, cond_scale=2.0)  # type: ignore[arg-type]
+        assert filled.evaluations == len(calls) == 3 * each
+        assert set(calls) == {2}
+
+
+def test_seeds_and_noise() -> None:
+    flows = wrapper()
+
+    def made(**options: Any) -> Tensor:
+        return flows.sample(ids=ids(2, 6), steps=1, **options)
+
+    assert torch.equal(made(seed=3), made(seed=[3, 4]))
+    assert not torch.allclose(made(seed=3), made(seed=4))
+    assert not torch.allclose(made(seed=None), made(seed=None))
+    noise = features(2, 6, 8)
+    assert torch.equal(made(noise=noise, seed=1), made(noise=noise, seed=2))
+
+
+def test_sampling_leaves_mode_and_gradients_alone() -> None:
+    flows = wrapper(ff_dropout=0.5).train()
+    assert not flows.sample(ids=ids(1, 6), steps=1).requires_grad
+    assert flows.voicebox.training
+
+
+class Durations:
+    """Two frames for a symbol, or as many as are asked for."""
+
+    symbols = None
+
+    def predict(self, symbols: Tensor, lengths: Tensor, *, frames: Tensor | None = None) -> Tensor:
+        real = (symbols != -1).long()
+        if frames is None:
+            return real * 2
+        durations = real.clone()
+        durations[:, 0] += frames - real.sum(1)
+        return durations
+
+
+def test_VB9_VB10_symbols_get_their_durations_from_a_predictor() -> None:
+    flows = wrapper()
+    flows.duration_predictor = Durations()
+    symbols = torch.tensor([[1, 2, 3], [4, 5, -1]])
+    made = flows.sample(phoneme_ids=symbols, steps=1)
+    expanded = torch.tensor([[1, 1, 2, 2, 3, 3], [4, 4, 5, 5, -1, -1]])
+    assert torch.equal(made, flows.sample(ids=expanded, steps=1))
+    prompted = flows.sample(phoneme_ids=symbols, cond=features(2, 4), steps=1)
+    behind = torch.cat((torch.full((2, 4), -1), expanded), dim=1)
+    assert torch.equal(prompted, flows.sample(ids=behind, cond=features(2, 4), steps=1))
+    assert flows.sample(phoneme_ids=symbols, lengths=[9, 8], steps=1).shape == (2, 9, DIM)
+    with pytest.raises(UserError, match="knows ids alone"):
+        flows.sample(texts=["hello"])
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({}, "How much is to be made"),
+        ({"cond": features(1, 3)}, "How much is to be made"),
+        ({"cond": features(1, 3), "lengths": 3}, "no longer than the prompt"),
+        ({"cond_mask": torch.ones(1, 3, dtype=torch.bool)}, "give the recording as cond"),
+        ({"cond": features(1, 3), "cond_mask": torch.ones(1, 4, dtype=torch.bool)}, "cond_mask has the shape"),
+        ({"cond": features(1, 3), "cond_mask": torch.ones(1, 3, dtype=torch.bool), "lengths": 5}, "keeps its length"),
+        ({"ids": ids(1, 3), "phoneme_ids": ids(1, 3)}, "given twice"),
+        ({"ids": ids(2, 5), "cond": features(1, 3)}, "1 and 2 rows"),
+        ({"lengths": 3, "seconds": 1.0}, "given twice"),
+        ({"seconds": 1.0}, "ask by lengths"),
+        ({"texts": ["so"]}, "duration_predictor or a text_to_semantic"),
+        ({"lengths": 0}, "no longer than the prompt"),
+        ({"ids": ids(1, 3), "lengths": [3, 4]}, "2 lengths were given for 1 rows"),
+        ({"ids": torch.full((1, 3), IDS)}, "knows ids"),
+        ({"lengths": 3, "stepz": 4}, "did you mean steps"),
+        ({"lengths": 3, "decode_to_codes": True}, "decode_to_codes=False only"),
+        ({"lengths": 3, "method": "rk9"}, "no solver"),
+        ({"lengths": 3, "seed": [1, 2]}, "2 seeds"),
+    ],
+)
+def test_what_cannot_be_made_is_refused_in_words(options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UserError, match=sentence):
+        wrapper().sample(**{"steps": 1, **options})
