@@ -12,7 +12,6 @@ from torch import Tensor
 
 ROWS = 256  # of a block: queries times the heads that share a key
 ORDERED = 128  # queries of a block at most where there is an order: a smaller block sees less of what it must not see
-CACHED = 2**22  # attention weights of a block, in bytes
 KEPT = 2**25  # attention weights up to this many bytes are kept for the backward pass, else they are made again
 
 
@@ -27,57 +26,50 @@ def attend_in_blocks(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | N
 
 
 class _BlockAttention(torch.autograd.Function):
-    """Inside, queries are [batch * kv_heads, time, group, dim_head] and keys [batch * kv_heads, keys, dim_head].
-
-    A few rows of the batch at a time, so that the weights of a block stay in the processor's cache.
-    """
+    """Inside, queries are [batch * kv_heads, time, group, dim_head] and keys [batch * kv_heads, keys, dim_head]."""
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, reach: int | None) -> Tensor:
         query, key, value = (t.contiguous() for t in (query, key, value))  # once, and not in every product
-        kept: list[Tensor] = []
+        kept = []
         keep = any(ctx.needs_input_grad) and query[..., 0].numel() * key.shape[2] * query.element_size() <= KEPT
-        result = torch.empty_like(query, memory_format=torch.contiguous_format)
         with torch.autocast(query.device.type, enabled=False):
-            for part in _parts(query, key, reach):
-                blocks = _Blocks(query[part], key[part], _part_of(bias, part), reach)
-                values = value[part].flatten(0, 1)
-                out = blocks.rows(result[part])  # the same memory, seen another way
-                for span, seen in blocks:
-                    weights = blocks.weights(span, seen)
-                    out[:, span] = torch.bmm(weights, values[:, :seen]).view_as(out[:, span])
-                    if keep:
-                        kept.append(weights)
+            blocks = _Blocks(query, key, bias, reach)
+            values = value.flatten(0, 1)
+            out = torch.empty_like(blocks.query, memory_format=torch.contiguous_format)
+            for span, seen in blocks:
+                weights = blocks.weights(span, seen)
+                out[:, span] = torch.bmm(weights, values[:, :seen]).view_as(out[:, span])
+                if keep:
+                    kept.append(weights)
         ctx.save_for_backward(query, key, value, bias, *kept)
         ctx.reach = reach
-        return result
+        return blocks.heads(out)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, bias, *kept = ctx.saved_tensors
-        for_query, for_key, for_value = (
-            torch.empty_like(t, memory_format=torch.contiguous_format) for t in (query, key, value)
-        )
-        for_bias = torch.zeros_like(bias) if ctx.needs_input_grad[3] else None
-        weights = iter(kept)
         with torch.autocast(query.device.type, enabled=False):
-            for part in _parts(query, key, ctx.reach):
-                blocks = _Blocks(query[part], key[part], _part_of(bias, part), ctx.reach)
-                found = blocks.backward(value[part].flatten(0, 1), grad[part], weights, _part_of(for_bias, part))
-                for whole, rows in zip((for_query, for_key, for_value), found, strict=True):
-                    whole[part] = rows.view_as(whole[part])
-        return for_query, for_key, for_value, for_bias, None
-
-
-def _parts(query: Tensor, key: Tensor, reach: int | None) -> list[slice]:
-    """Rows of the batch that are done together."""
-    block = min(query.shape[1] * query.shape[2], (2 * ROWS if reach is None else ROWS) * key.shape[1])
-    size = max(1, CACHED // (block * key.shape[2] * query.element_size()))
-    return [slice(start, start + size) for start in range(0, len(query), size)]
-
-
-def _part_of(bias: Tensor | None, part: slice) -> Tensor | None:
-    return bias if bias is None or len(bias) == 1 else bias[part]
+            blocks = _Blocks(query, key, bias, ctx.reach)
+            values, grads = value.flatten(0, 1), blocks.rows(grad)
+            for_query = torch.empty_like(blocks.query, memory_format=torch.contiguous_format)
+            # Every block adds to these: sums of many small numbers, so in full precision.
+            full = torch.promote_types(values.dtype, torch.float32)
+            for_keys, for_values = (torch.zeros_like(values, dtype=full) for _ in range(2))
+            for_bias = torch.zeros_like(bias) if ctx.needs_input_grad[3] else None
+            for number, (span, seen) in enumerate(blocks):
+                weights = kept[number] if kept else blocks.weights(span, seen)
+                above = grads[:, span].flatten(1, 2)
+                for_values[:, :seen] += torch.bmm(weights.transpose(1, 2), above)
+                above = torch.bmm(above, values[:, :seen].transpose(1, 2))
+                scores = torch._softmax_backward_data(above, weights, -1, weights.dtype)
+                if for_bias is not None:
+                    part = span if for_bias.shape[2] > 1 else slice(None)
+                    for_bias[..., part, :seen] += blocks.of_bias(scores, span, seen)
+                for_query[:, span] = blocks.scaled(scores, blocks.keys[:, :seen]).view_as(for_query[:, span])
+                for_keys[:, :seen] += blocks.scaled(scores.transpose(1, 2), blocks.query[:, span].flatten(1, 2))
+        for_keys, for_values = (t.to(key.dtype).view(key.shape) for t in (for_keys, for_values))
+        return blocks.heads(for_query), for_keys, for_values, for_bias, None
 
 
 class _Blocks:
@@ -92,10 +84,8 @@ class _Blocks:
         self.size = max(rows // self.query.shape[2], 16)
         if reach is not None:
             self.size = min(self.size, ORDERED)
-        else:
-            self.size = -(
-                -self.time // -(-self.time // self.size)
-            )  # blocks of one size: a last one of a few costs most
+        else:  # of one size: a last block of a few queries costs almost as much as a whole one
+            self.size = -(-self.time // -(-self.time // self.size))
         if bias is None and reach is not None:
             self.later = query.new_full((self.size, 1, self.size), float("-inf"))
             self.later[:, 0].triu_(1)
@@ -111,8 +101,7 @@ class _Blocks:
         """[batch * kv_heads, queries * group, seen], each row of which sums to one."""
         query = self.query[:, span]
         flat = query.flatten(1, 2)
-        nothing = flat.new_empty(1, 1, 1)
-        scores = torch.baddbmm(nothing, flat, self.keys[:, :seen].transpose(1, 2), beta=0, alpha=self.scale)
+        scores = self.scaled(flat, self.keys[:, :seen].transpose(1, 2))
         if self.bias is not None:
             bias = self.bias_of(span, seen)
             split = (self.kv_heads, -1) if bias.shape[1] > 1 else (1, 1)
@@ -123,31 +112,9 @@ class _Blocks:
             scores.view(len(flat), length, -1, seen)[..., seen - length :] += self.later[:length, :, :length]
         return scores.softmax(dim=-1)
 
-    def backward(
-        self, values: Tensor, grad: Tensor, kept: Iterator[Tensor], for_bias: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Gradients of queries, keys and values; that of the bias is added to `for_bias`."""
-        grads = self.rows(grad)
-        for_query = torch.empty_like(self.query, memory_format=torch.contiguous_format)
-        # Every block adds to these: sums of many small numbers, so in full precision.
-        full = torch.promote_types(values.dtype, torch.float32)
-        for_keys, for_values = (torch.zeros_like(values, dtype=full) for _ in range(2))
-        nothing = values.new_empty(1, 1, 1)
-        for span, seen in self:
-            known = next(kept, None)
-            weights = self.weights(span, seen) if known is None else known
-            above = grads[:, span].flatten(1, 2)
-            for_values[:, :seen] += torch.bmm(weights.transpose(1, 2), above)
-            above = torch.bmm(above, values[:, :seen].transpose(1, 2))
-            scores = torch._softmax_backward_data(above, weights, -1, weights.dtype)
-            if for_bias is not None:
-                part = span if for_bias.shape[2] > 1 else slice(None)
-                for_bias[..., part, :seen] += self.of_bias(scores, span, seen)
-            found = torch.baddbmm(nothing, scores, self.keys[:, :seen], beta=0, alpha=self.scale)
-            for_query[:, span] = found.view_as(for_query[:, span])
-            flat = self.query[:, span].flatten(1, 2)
-            for_keys[:, :seen] += torch.baddbmm(nothing, scores.transpose(1, 2), flat, beta=0, alpha=self.scale)
-        return self.heads(for_query), for_keys, for_values
+    def scaled(self, first: Tensor, second: Tensor) -> Tensor:
+        """The product of two batches of matrices, times the scale, which costs nothing more."""
+        return torch.baddbmm(first.new_empty(1, 1, 1), first, second, beta=0, alpha=self.scale)
 
     def bias_of(self, span: slice, seen: int) -> Tensor:
         """The bias of a block; one that is the same for all queries has no time axis to cut."""

@@ -48,3 +48,20 @@ def test_a_speed_moves_pitch_and_length_together_and_each_recording_has_its_own(
     for speed, row in zip(speeds, fast, strict=True):
         assert 0.8 <= speed <= 1.25
         assert loudest_hertz(tmp_path / "fast" / row["path"]) == pytest.approx(1000 * speed, rel=0.01)
+
+
+def test_speakers_of_whom_there_is_little_get_more_copies_and_nobody_more_than_the_most(
+    utterances: Path, tmp_path: Path
+) -> None:
+    rows = read_manifest(utterances)
+    few = [row for row in rows if row["speaker"] == "a" or row["path"].endswith(("1.wav", "3.wav"))]
+    groups = long_form.grouped(few, 2, 0)
+    assert [len(group) for group in long_form.at_most(groups, 2)] == [2, 2]
+    options = {"speeds": (0.8, 1.25), "copies": 3, "most_minutes": 4 / 60}
+    long_form.build(utterances, tmp_path / "even", 2, 0, **options)
+    rows = read_manifest(tmp_path / "even" / MANIFEST)
+    assert [row["speaker"] for row in rows] == ["a", "a", "b", "b"]  # four seconds of each are enough
+    long_form.build(utterances, tmp_path / "more", 2, 0, **{**options, "most_minutes": 8 / 60})
+    rows = read_manifest(tmp_path / "more" / MANIFEST)
+    assert [row["speaker"] for row in rows].count("a") == 4
+    assert len({round(loudest_hertz(tmp_path / "more" / row["path"])) for row in rows}) == len(rows) == 8

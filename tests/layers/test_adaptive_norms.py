@@ -142,20 +142,3 @@ def test_what_does_not_fit_is_refused() -> None:
         adaptive(x, cond=cond, cache=adaptive.new_cache(1))
     with pytest.raises(ValueError, match="one residual stream"):
         small(skips=True, residual_streams=2)
-
-
-def test_rows_of_any_number_attend_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is done together for the cache's sake changes nothing."""
-    from madrigal.layers import blocks
-
-    model = small(causal=False)
-    x, mask = torch.randn(5, 40, DIM), torch.arange(40) < torch.tensor([[40], [3], [17], [40], [1]])
-    found = []
-    for cached in (1, 2**14, 2**22):
-        monkeypatch.setattr(blocks, "CACHED", cached)
-        x.requires_grad_()
-        out = model(x, mask=mask)
-        found.append((out, *torch.autograd.grad(out[mask].square().sum(), x)))
-    for other in found[1:]:
-        for one, two in zip(found[0], other, strict=True):
-            torch.testing.assert_close(one[mask], two[mask], rtol=1e-4, atol=1e-5)
