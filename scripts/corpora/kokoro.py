@@ -55,6 +55,15 @@ def choose_voices(folder: Path, count: int, seed: int) -> list[str]:
     return turns[:count]
 
 
+def every_voice_but(folder: Path, but: Collection[str]) -> list[str]:
+    """All voices of the package, those of other languages too: in a blend they are timbres like any other."""
+    names = sorted(path.stem for path in folder.glob("*.bin"))
+    unknown = set(but) - set(names)
+    if unknown:
+        raise SystemExit(f"Kokoro has no voice {min(unknown)}; check --but.")
+    return [name for name in names if name not in {*but, "af_heart"}]
+
+
 def blend_voices(voices: Sequence[str], count: int, seed: int) -> list[str]:
     """`count` different pairs of voices, as "one+other", in an order fixed by the seed."""
     pairs = ["+".join(pair) for pair in combinations(sorted(voices), 2)]
@@ -91,11 +100,15 @@ def build(
     sample_rate: int | None = None,
     without: Collection[str] = (),
     blends: int = 0,
+    but: Collection[str] = (),
 ) -> None:
-    """Write `minutes` of speech in all into `out`, shared evenly by `voices` voices or by that many of their blends."""
+    """Write `minutes` of speech in all into `out`, shared evenly by `voices` voices or by that many of their blends.
+
+    With `but`, blends are made of every voice there is but these.
+    """
     model = load_model(cache, seed)
     folder = npm_package("kokoro-js", "1.2.1", cache) / "voices"
-    names = choose_voices(folder, voices, seed)
+    names = every_voice_but(folder, but) if but else choose_voices(folder, voices, seed)
     names = blend_voices(names, blends, seed) if blends else names
     with CorpusWriter(out, "Apache-2.0", synthetic=True, sample_rate=sample_rate) as writer:
         for voice in names:
@@ -109,10 +122,14 @@ def main() -> None:
     parser = arguments(__doc__, "python scripts/corpora/kokoro.py --out corpora/kokoro --voices 12 --minutes 40")
     parser.add_argument("--voices", type=int, default=12, metavar="N", help="how many of 27 voices (default: 12)")
     parser.add_argument("--blends", type=int, default=0, metavar="N", help="speak in N blends of those voices instead")
+    parser.add_argument("--but", nargs="+", default=(), metavar="NAME", help="blend all voices there are but these")
     parser.add_argument("--minutes", type=float, default=40, metavar="M", help="speech in all (default: 40)")
     rate_argument(parser)
     args = parser.parse_args()
-    build(args.out, args.cache, args.seed, args.voices, args.minutes, args.sample_rate, blends=args.blends)
+    if args.but and not args.blends:
+        parser.error("--but is about blends: say how many with --blends.")
+    blending = {"blends": args.blends, "but": args.but}
+    build(args.out, args.cache, args.seed, args.voices, args.minutes, args.sample_rate, **blending)
 
 
 if __name__ == "__main__":
