@@ -48,24 +48,26 @@ def model(name: str) -> TextToSemantic:
 
 
 def train(name: str, folder: Path, other: Records) -> None:
-    """Training in both precisions, with what the trainer freezes frozen."""
+    """Training in both precisions, then compiled too, with what the trainer freezes frozen."""
     theirs = next((r["src_plus_tgt_tokens_per_cpu_s"] for r in other.get(f"spear.{name}.train", [])), None)
-    for precision, bits in (("fp32", 32), ("bf16", 16)):
+    for precision, bits, is_compiled in (("fp32", 32, False), ("bf16", 16, False), ("bf16", 16, True)):
+        word = f"{precision} compiled" if is_compiled else precision
         run = TRAINERS[name](
             model(name),
             dataset=Rows(),
             num_train_steps=10**6,
             num_warmup_steps=1000,
             batch_size=ROWS,
-            results_folder=folder / f"{name}-{precision}",
+            results_folder=folder / f"{name} {word}",
             mixed_precision=precision,
+            compile=is_compiled,
         )
-        for _ in range(2):
+        for _ in range(3):
             run.train_step()
         cost = statistics.median(cpu_seconds(run.train_step) for _ in range(8))
         tokens = ROWS * (SPEECH if name == "ss" else SPEECH + TEXT)
         share = run.step_flops / cost / matmul_rate("cpu", bits)
-        tell(f"{name} train {precision}", tokens / cost, f"{100 * share:.0f} % of the matmul rate", theirs)
+        tell(f"{name} train {word}", tokens / cost, f"{100 * share:.0f} % of the matmul rate", theirs)
 
 
 def generate(name: str, _: Path, other: Records) -> None:
