@@ -86,7 +86,8 @@ def write(
     sampling = _sampling(sampling, older, filter_logits_fn, filter_fn_kwargs, keeps_all=beam_search_decode)
     if sampling.prompt_scale != 1.0:
         raise UserError(
-            f"A prompt_scale of {sampling.prompt_scale} leans on a prompt, and text has none: leave it to the coarse stage."
+            f"A prompt_scale of {sampling.prompt_scale} leans on a prompt, and text has none: "
+            "leave it to the coarse stage."
         )
     if sampling.cond_scale != 1.0 and not model.config.cond_drop_prob:
         raise UserError(
