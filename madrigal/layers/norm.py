@@ -53,7 +53,7 @@ class AdaptiveRMSNorm(nn.Module):
 
 def unit(x: Tensor) -> Tensor:
     """[..., dim] divided by its root mean square, without a weight; for a few vectors, in as few calls as possible."""
-    if x.dtype != torch.float32:
+    if x.dtype != torch.float32 or x.device.type != "cpu":
         return F.rms_norm(x, x.shape[-1:])
     length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
     return x * torch.addcmul(EPS, length, length, value=1 / x.shape[-1]).rsqrt_()

@@ -120,7 +120,7 @@ class DistillRecipe(FlowRecipe):
             results_folder=run,
             resume=resume,
             overwrite=overwrite,
-            recipe=self.resolved(model=teacher.config.model_dump(mode="json", exclude_defaults=True)),
+            recipe=self.resolved(),
         )
 
 

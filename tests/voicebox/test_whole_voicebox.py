@@ -14,6 +14,7 @@ from voicebox_speaking import hum
 
 from madrigal.engine.recipe import build_config, read_recipe
 from madrigal.errors import UserError
+from madrigal.verbs.systems import load_recipe
 from madrigal.voicebox.loading import load_voicebox
 from madrigal.voicebox.training import VoiceBoxTrainer
 from madrigal.voicebox.voice import Voice, voice_files
@@ -111,6 +112,10 @@ def test_a_student_speaks_in_the_place_of_the_flow(run: Path, corpus: Path, tmp_
     assert model.say("Hum.").wave.isfinite().all()
     with pytest.raises(UserError, match="distilled to steps=2"):
         model.say("Hum.", steps=5)
+    # What the student's run says of itself is enough to go on with it.
+    student = tmp_path / "run" / "student"
+    again = load_recipe(str(student / "recipe.yaml"), []).trainer(student, resume=True)
+    assert again.step == again.num_train_steps
 
 
 def test_overwriting_removes_what_the_run_made_and_nothing_else(run: Path, corpus: Path, tmp_path: Path) -> None:
