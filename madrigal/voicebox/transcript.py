@@ -51,12 +51,20 @@ def change_of(before: Sequence[int], after: Sequence[int], silence: int) -> Chan
         raise UserError("The new words sound as the old ones do: there is nothing to change.")
     shorter = min(len(before), len(after))
     start = next((p for p in range(shorter) if before[p] != after[p]), shorter)
-    same_end = next((p for p in range(shorter - start) if before[-1 - p] != after[-1 - p]), shorter - start)
     while start > 0 and before[start - 1] != silence:
         start -= 1
-    while same_end > 0 and before[len(before) - same_end] != silence:
+    same_end = next((p for p in range(shorter - start) if before[-1 - p] != after[-1 - p]), shorter - start)
+    while same_end > 0 and not _is_between_words(before, after, same_end, silence):
         same_end -= 1
     # Words that go without any others in their place leave a pause, which has to be made as well.
     if start == len(after) - same_end or start == len(before) - same_end:
         start = max(0, start - 1)
     return Change(start, len(before) - same_end, len(after) - same_end)
+
+
+def _is_between_words(before: Sequence[int], after: Sequence[int], same_end: int, silence: int) -> bool:
+    """Whether the last `same_end` symbols begin with a pause, or with a word in both texts."""
+    first = len(before) - same_end
+    if before[first] == silence:
+        return True
+    return all(len(text) > same_end and text[len(text) - same_end - 1] == silence for text in (before, after))

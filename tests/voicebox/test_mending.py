@@ -211,6 +211,22 @@ def test_the_rest_of_both_texts_is_the_same(before: str, after: str) -> None:
         assert stop == len(row) or 0 in row[stop - 1 : stop + 1]
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "stays"),
+    [
+        ("one two three", "one three", "three"),
+        ("one two three", "one two big three", "three"),
+        ("a b c", "a b d c", "c"),
+    ],
+)
+def test_a_word_that_nobody_named_is_left_alone(before: str, after: str, stays: str) -> None:
+    one = symbols(before)
+    change = change_of(one, symbols(after), 0)
+    kept = symbols(stays)[1:]  # without the pause before it
+    assert len(one) - change.stop >= len(kept)
+    assert one[-len(kept) :] == kept
+
+
 def hum(seconds: float, rate: int = 24000) -> torch.Tensor:
     time = torch.arange(round(seconds * rate)) / rate
     tone = sum(torch.sin(2 * torch.pi * k * 140 * time) / k for k in range(1, 20))
