@@ -32,10 +32,6 @@ class StageConfig(BaseModel):
         0.0, ge=0, le=0.5, description="share of the drawn columns that training hides, in spans of 25 frames"
     )
 
-    has_voice: bool = Field(
-        False,
-        description="the mean of the first drawn columns, a prompt's, joins every later one: a short way to a voice",
-    )
     window_seconds: float | None = Field(
         None, gt=0, description="length that it is trained on: what is longer is made in windows that overlap by half"
     )

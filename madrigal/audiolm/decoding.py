@@ -76,21 +76,17 @@ class Decoding:
         packed = stage.layout.pack(streams, open_last=True)
         # Rows of equal length need no mask, and the fast kernel takes none.
         mask = None if bool((packed.lengths == packed.lengths[0]).all()) else packed.mask
-        heard, copies = stage.listen(packed.ids), 1 + len(self.without)
+        copies = 1 + len(self.without)
         ids = torch.cat([packed.ids, *(self._lacking(name, packed.ids) for name in self.without)])
         mask, positions = (None if t is None else torch.cat([t] * copies) for t in (mask, packed.positions))
         if context is not None:
             tokens, there = context
             seen = [torch.zeros_like(there) if name == "context" else there for name in self.without]
             context = torch.cat([tokens] * copies), torch.cat([there, *seen])
-        if heard is not None:
-            heard = torch.cat([heard, *(heard * (name != "prompt") for name in self.without)])
         self.cache = stage.transformer.new_cache(len(ids))
-        hidden = stage.hidden(ids, mask=mask, positions=positions, context=context, cache=self.cache, heard=heard)
+        hidden = stage.hidden(ids, mask=mask, positions=positions, context=context, cache=self.cache)
         rows, last = torch.arange(len(ids), device=ids.device), (packed.lengths - 1).repeat(copies)
         self.hidden = hidden[rows, last]
-        # The voice stays that of the prompt, whatever is drawn.
-        self.heard = None if heard is None else heard[rows, last][:, None]
 
     def _lacking(self, name: str, ids: Tensor) -> Tensor:
         """The rows once more without what `name` says; a prompt is hidden as training hides spans."""
@@ -133,7 +129,7 @@ class Decoding:
         if self.without:
             copies = 1 + len(self.without)
             ids, positions = ids.repeat(copies, 1), None if positions is None else positions.repeat(copies, 1)
-        self.hidden = self.stage.hidden(ids[:, None], positions=positions, cache=self.cache, heard=self.heard)[:, 0]
+        self.hidden = self.stage.hidden(ids[:, None], positions=positions, cache=self.cache)[:, 0]
         self.steps += 1
 
     def _slot(self, ahead: int, codebook: int) -> Tensor:

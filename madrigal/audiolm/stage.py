@@ -12,7 +12,6 @@ from madrigal.audiolm.condition import Condition, dropped
 from madrigal.audiolm.config import StageConfig
 from madrigal.audiolm.keywords import MODEL, without
 from madrigal.audiolm.packing import Layout, Packed, Section, Stream
-from madrigal.audiolm.voice import Voice, listening_lengths, running_mean
 from madrigal.data.tokens import PAD
 from madrigal.engine.pretrained import Pretrained
 from madrigal.engine.recipe import build_config
@@ -57,7 +56,6 @@ class StageTransformer(nn.Module, Pretrained):
             residual_streams=config.num_residual_streams,
         )
         self.condition = Condition(config) if config.is_conditioned else None
-        self.voice = Voice(config.dim) if config.has_voice else None
         self._start_at_chance()
         self.audio_conditioner = audio_conditioner
 
@@ -84,38 +82,15 @@ class StageTransformer(nn.Module, Pretrained):
         context: tuple[Tensor, Tensor] | None = None,
         forget: Tensor | None = None,
         cache: Any = None,
-        heard: Tensor | None = None,
     ) -> Tensor:
-        """[batch, columns, width] -> [batch, columns, dim]. With a cache, context goes in with the first call only.
-
-        `heard` [batch, columns or 1, dim]: see `listen`; without it the columns listen to each other.
-        """
-        x = self._embedded(ids)
-        if self.voice is not None:
-            x = x + self.voice(self.listen(ids) if heard is None else heard)
+        """[batch, columns, width] -> [batch, columns, dim]. With a cache, context goes in with the first call only."""
+        x: Tensor = self.embedding(ids)
+        x = x.squeeze(2) if ids.shape[2] == 1 else x.sum(2)
         given: dict[str, Any] = {}
         if context is not None:
             names = ("prefix", "prefix_mask") if self.config.cond_as_self_attn_prefix else ("context", "context_mask")
             given = dict(zip(names, context, strict=True))
         return self.transformer(x, mask=mask, at=positions, forget=forget, cache=cache, **given)
-
-    def _embedded(self, ids: Tensor) -> Tensor:
-        x: Tensor = self.embedding(ids)
-        return x.squeeze(2) if ids.shape[2] == 1 else x.sum(2)
-
-    def listen(self, ids: Tensor, *, training: bool = False) -> Tensor | None:
-        """What every column has heard of a voice, [batch, columns, dim]; None for a stage that has no ear for it.
-
-        In training each row stops listening somewhere, as generation does at the end of its prompt.
-        """
-        if self.voice is None:
-            return None
-        section, first = len(self.layout.sections) - 1, ids[..., 0]
-        drawn = (first >= self.layout.first_row(section, 0)) & (first != self.layout.nothing)
-        upto = None
-        if training:
-            upto = listening_lengths(drawn, self.layout.sections[section].pattern.columns_per_frame)
-        return running_mean(self._embedded(ids), drawn, upto)
 
     def losses(
         self, streams: Sequence[Stream], *, context: tuple[Tensor, Tensor] | None = None, training: bool
@@ -135,7 +110,6 @@ class StageTransformer(nn.Module, Pretrained):
             positions=packed.positions,
             context=context,
             forget=self._forget(packed) if training else None,
-            heard=self.listen(packed.ids, training=training),
         )
         sums: dict[str, Tensor] = {}
         counts: dict[str, int] = {}

@@ -18,17 +18,8 @@ from pydantic import BaseModel
 
 from madrigal.data.failures import DecodeError
 from madrigal.data.manifest import Entry, Manifest
-from madrigal.data.tokens import (
-    TOKENS,
-    Shard,
-    ShardEntry,
-    TokenInfo,
-    TokenSet,
-    checksum,
-    digest,
-    read_json,
-    shard_file,
-)
+from madrigal.data.shards import ShardEntry, checksum, finished_list, shard_file
+from madrigal.data.tokens import TOKENS, WORDS, Shard, TokenInfo, TokenSet, digest
 from madrigal.errors import UserError
 
 # A shard is closed when it has so many seconds of audio or so many recordings: small enough to be lost by a kill and
@@ -75,12 +66,7 @@ def write_shard(folder: Path, number: int, info: TokenInfo, entries: Sequence[En
 
 def finished_shard(folder: Path, number: int, entries: Sequence[Entry]) -> Shard | None:
     """The list of a shard that is there for these recordings, whole and undamaged, or else None."""
-    try:
-        shard = read_json(shard_file(folder, number, "json"), Shard)
-        data = shard_file(folder, number, "npy").read_bytes()
-    except (OSError, UserError):
-        return None
-    return shard if shard.recordings == digest(entries) and shard.crc32 == checksum(data) else None
+    return finished_list(folder, number, Shard, digest(entries), WORDS)
 
 
 def open_folder(out: Path, info: TokenInfo, manifest: Manifest) -> Path:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import torch
 from pydantic import Field
@@ -12,10 +12,9 @@ from madrigal.data.source import AudioSource
 from madrigal.engine.feed import Batch
 from madrigal.engine.keywords import plan_and_keywords
 from madrigal.engine.plan import Plan
-from madrigal.engine.progress import tell
-from madrigal.engine.recipe import recorded
+from madrigal.engine.recordings import RecordingsTrainer
 from madrigal.engine.schedule import ScheduleName
-from madrigal.engine.trainer import Terms, Trainer
+from madrigal.engine.trainer import Terms
 from madrigal.engine.turn import Turn
 from madrigal.soundstream.losses import WaveMaker, discriminator_terms
 
@@ -37,10 +36,9 @@ class AdversarialPlan(Plan):
     apply_grad_penalty_every: int = Field(4, ge=0, description="steps between gradient penalties; 0: none")
 
 
-class AdversarialTrainer(Trainer):
+class AdversarialTrainer(RecordingsTrainer):
     """Trains a `WaveMaker`; a subclass says what it makes of a batch (`make`), and towards what (`target`)."""
 
-    unit: ClassVar[str] = "audio s"
     plan_class: ClassVar[type[AdversarialPlan]] = AdversarialPlan
     model: Any
     plan: AdversarialPlan
@@ -63,25 +61,11 @@ class AdversarialTrainer(Trainer):
         if folder is not None:
             seconds = data_max_length / model.target_sample_hz if data_max_length else data_max_length_seconds
             source = AudioSource(path=Path(folder), max_length_seconds=seconds)
-        super().__init__(
-            cast(nn.Module, model),
-            plan=plan,
-            results_folder=results_folder,
-            open_data=None if source is None else lambda run: self._open(source, run, anew=not given.get("resume")),
-            recipe=recipe or recorded(self.system, model.config, plan, source),
-            **given,
-        )
+        super().__init__(model, plan=plan, source=source, results_folder=results_folder, recipe=recipe, **given)
 
-    def _open(self, source: AudioSource, run: Path, *, anew: bool) -> tuple[Any, Any]:
-        return source.datasets(
-            self.model.target_sample_hz,
-            multiple_of=self.model.downsample_factor,
-            channels=self.model.channels,
-            prepared_in=run / "data",
-            # A run that goes on keeps the files that it began with; the other ranks take what the main one found.
-            anew=anew and self.is_main,
-            say=tell,
-        )
+    @property
+    def channels(self) -> int:
+        return int(self.model.channels)
 
     def units(self, batch: Batch) -> float:
         audio: Tensor = batch["audio"]

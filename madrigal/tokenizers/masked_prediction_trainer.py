@@ -1,20 +1,16 @@
 """Trains a masked-prediction encoder: first its classes, then the encoder, at last the clusters of its output."""
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from madrigal.data.source import AudioSource
 from madrigal.engine.feed import Batch
 from madrigal.engine.plan import Plan
-from madrigal.engine.progress import tell
-from madrigal.engine.recipe import recorded
-from madrigal.engine.trainer import Figures, LogFn, Terms, Trainer
-from madrigal.engine.turn import Turn
+from madrigal.engine.recordings import RecordingsTrainer
+from madrigal.engine.trainer import Figures, LogFn, Terms
 from madrigal.tokenizers.kmeans import KmeansPlan, fit, fit_centroids, remove_tokenizer
 from madrigal.tokenizers.masked_prediction import MaskedPrediction
 
@@ -28,52 +24,15 @@ class MaskedPredictionPlan(Plan):
     kmeans_iterations: int = Field(30, ge=1, description="rounds of both fits")
 
 
-class MaskedPredictionTrainer(Trainer):
+class MaskedPredictionTrainer(RecordingsTrainer):
     """Trains `tokenizer`; a finished run is a tokenizer for `load_tokenizer`.
 
     A batch holds `audio` [batch, 1, samples] and `lengths` [batch].
     """
 
     system: ClassVar[str] = "masked-prediction"
-    unit: ClassVar[str] = "audio s"
     model: MaskedPrediction
     plan: MaskedPredictionPlan
-
-    def __init__(
-        self,
-        tokenizer: MaskedPrediction,
-        *,
-        plan: MaskedPredictionPlan,
-        source: AudioSource | None = None,
-        results_folder: str | Path = "./results",
-        recipe: dict[str, Any] | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(
-            tokenizer,
-            plan=plan,
-            results_folder=results_folder,
-            open_data=None if source is None else lambda run: self._open(source, run, anew=not options.get("resume")),
-            recipe=recipe or recorded(self.system, tokenizer.config, plan, source),
-            **options,
-        )
-
-    def _open(self, source: AudioSource, run: Path, *, anew: bool) -> tuple[Any, Any]:
-        return source.datasets(
-            self.model.target_sample_hz,
-            multiple_of=self.model.downsample_factor,
-            channels=1,
-            prepared_in=run / "data",
-            # A run that goes on keeps the files that it began with; the other ranks take what the main one found.
-            anew=anew and self.is_main,
-            say=tell,
-        )
-
-    def turns(self) -> list[Turn]:
-        return [Turn(self.system, dict(self.model.named_parameters()), max_grad_norm=self.plan.max_grad_norm)]
-
-    def units(self, batch: Batch) -> float:
-        return float(batch["lengths"].sum()) / self.model.target_sample_hz
 
     def weight(self, turn: str, term: str) -> float:
         return {"masked": 1.0, "heard": self.plan.heard_weight}.get(term, 0.0)

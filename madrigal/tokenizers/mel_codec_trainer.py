@@ -1,21 +1,17 @@
 """Trains a codec of log-mels to give back the frames that it has coded."""
 
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from madrigal.data.collate import mask_from_lengths
-from madrigal.data.source import AudioSource
 from madrigal.engine.artifacts import ORIGINAL, Audio, Sample
 from madrigal.engine.feed import Batch
 from madrigal.engine.plan import Plan
-from madrigal.engine.progress import tell
-from madrigal.engine.recipe import recorded
-from madrigal.engine.trainer import Figures, Terms, Trainer
-from madrigal.engine.turn import Turn
+from madrigal.engine.recordings import RecordingsTrainer
+from madrigal.engine.trainer import Figures, Terms
 from madrigal.tokenizers.mel_codec import MelCodec
 
 
@@ -25,48 +21,12 @@ class MelCodecPlan(Plan):
     commitment_weight: float = Field(0.25, ge=0, description="of the distance of the latents from their codes")
 
 
-class MelCodecTrainer(Trainer):
+class MelCodecTrainer(RecordingsTrainer):
     """Trains `codec`; a batch holds `audio` [batch, 1, samples] and `lengths` [batch]."""
 
     system: ClassVar[str] = "mel-codec"
-    unit: ClassVar[str] = "audio s"
     model: MelCodec
     plan: MelCodecPlan
-
-    def __init__(
-        self,
-        codec: MelCodec,
-        *,
-        plan: MelCodecPlan,
-        source: AudioSource | None = None,
-        results_folder: str | Path = "./results",
-        recipe: dict[str, Any] | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(
-            codec,
-            plan=plan,
-            results_folder=results_folder,
-            open_data=None if source is None else lambda run: self._open(source, run, anew=not options.get("resume")),
-            recipe=recipe or recorded(self.system, codec.config, plan, source),
-            **options,
-        )
-
-    def _open(self, source: AudioSource, run: Path, *, anew: bool) -> tuple[Any, Any]:
-        return source.datasets(
-            self.model.target_sample_hz,
-            multiple_of=self.model.downsample_factor,
-            channels=1,
-            prepared_in=run / "data",
-            anew=anew and self.is_main,
-            say=tell,
-        )
-
-    def turns(self) -> list[Turn]:
-        return [Turn(self.system, dict(self.model.named_parameters()), max_grad_norm=self.plan.max_grad_norm)]
-
-    def units(self, batch: Batch) -> float:
-        return float(batch["lengths"].sum()) / self.model.target_sample_hz
 
     def weight(self, turn: str, term: str) -> float:
         return {"mel": 1.0, "commitment": self.plan.commitment_weight}.get(term, 0.0)

@@ -21,19 +21,20 @@ from torch.nn.utils.rnn import pad_sequence
 from madrigal.data.audio import read
 from madrigal.data.failures import DecodeError
 from madrigal.data.manifest import Entry, Manifest
+from madrigal.data.shards import checksum, finished_list, shard_file
 from madrigal.data.token_writing import cut, remove_remains, write_whole
-from madrigal.data.tokens import PAD, checksum, shard_file
+from madrigal.data.tokens import PAD
 from madrigal.errors import UserError
 from madrigal.tokenizers.tokenizing import locked
 from madrigal.voicebox.aligner import Aligner
 from madrigal.voicebox.alignments import (
     ALIGNMENTS,
+    WORDS,
     AlignedEntry,
     AlignedShard,
     AlignmentInfo,
     Alignments,
     AlignmentSet,
-    read_json,
     texts_digest,
 )
 
@@ -94,7 +95,7 @@ def align_manifest(
     with locked(folder):
         remove_remains(folder)
         for number, entries in enumerate(cut(manifest)):
-            shard = _finished(folder, number, entries)
+            shard = finished_list(folder, number, AlignedShard, texts_digest(entries), WORDS)
             if shard is None:
                 shard = _write_shard(folder, number, entries, manifest, aligner)
                 written += 1
@@ -104,15 +105,6 @@ def align_manifest(
                 progress(done, len(manifest))
         _close(folder, info, manifest, shards)
     return Aligning(Alignments.open(folder), written)
-
-
-def _finished(folder: Path, number: int, entries: Sequence[Entry]) -> AlignedShard | None:
-    try:
-        shard = read_json(shard_file(folder, number, "json"), AlignedShard)
-        data = shard_file(folder, number, "npy").read_bytes()
-    except (OSError, UserError):
-        return None
-    return shard if shard.recordings == texts_digest(entries) and shard.crc32 == checksum(data) else None
 
 
 def _write_shard(

@@ -126,14 +126,12 @@ class DistillRecipe(FlowRecipe):
 
 def number_of_symbols(folder: Path) -> int:
     """Of the alignments (or semantic tokens) that lie in `folder`, or in folders below it."""
-    from madrigal.data.tokens import TOKENS
-    from madrigal.voicebox.alignments import ALIGNMENTS, AlignmentSet, read_json
+    from madrigal.data.tokens import TOKENS, TokenShards
+    from madrigal.voicebox.alignments import ALIGNMENTS, Alignments
 
-    found = {read_json(file, AlignmentSet).num_symbols for file in sorted(folder.rglob(ALIGNMENTS))}
+    found = {Alignments.open(file.parent).info.num_symbols for file in sorted(folder.rglob(ALIGNMENTS))}
     if not found:
-        from madrigal.data.tokens import TokenSet
-
-        found = {read_json(file, TokenSet).codebook_size for file in sorted(folder.rglob(TOKENS))}
+        found = {TokenShards.open(file.parent).info.codebook_size for file in sorted(folder.rglob(TOKENS))}
     if len(found) != 1:
         what = "no alignments" if not found else f"alignments of {' and '.join(map(str, sorted(found)))} symbols"
         raise UserError(f"{folder} holds {what}: name what one `madrigal align` has written.")

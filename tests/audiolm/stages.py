@@ -45,13 +45,6 @@ def fine_stage(**options: Any) -> FineTransformer:
 STAGES = {"semantic": semantic_stage, "coarse": coarse_stage, "fine": fine_stage}
 
 
-def with_an_ear(stage: StageTransformer) -> StageTransformer:
-    """The stage as if it had learned to use what it hears of a voice, where it has an ear for that."""
-    if stage.voice is not None:
-        torch.nn.init.normal_(stage.voice.layers[2].weight, std=0.5)  # type: ignore[arg-type]
-    return stage
-
-
 def streams_of(stage: StageTransformer, lengths: tuple[int, ...] = (6, 4, 5), ends: bool = True) -> list[Stream]:
     """Random tokens for every section of a stage, rows of different lengths."""
     generator = torch.Generator().manual_seed(1)

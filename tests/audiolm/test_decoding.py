@@ -12,7 +12,6 @@ from stages import (
     row_of,
     semantic_stage,
     streams_of,
-    with_an_ear,
     wrapped,
 )
 
@@ -26,7 +25,6 @@ CONDITIONS = {
     "none": {},
     "cross": {"has_condition": True, "cond_dim": 8, "text_encoder": "bytes"},
     "prefix": {"has_condition": True, "cond_dim": 8, "text_encoder": "bytes", "cond_as_self_attn_prefix": True},
-    "voice": {"has_voice": True},
 }
 GREEDY = Sampling(temperature=0)
 
@@ -47,20 +45,15 @@ def uncached(stage: StageTransformer, streams: list[Stream], frames: int, contex
     start = codes.shape[1]
     codes = torch.cat((codes, torch.full((1, frames - start, section.pattern.quantizers), PAD)), 1)
     first = stage.layout.first_head(len(stage.layout.sections) - 1)
-    last_given = None
     for column in range(
         int(section.pattern.begun(torch.tensor(start))), int(section.pattern.columns(torch.tensor(frames)))
     ):
         given = [*streams[:-1], Stream(codes, torch.tensor([frames]))]
         packed = stage.layout.pack(given)
         at = int(packed.lengths[0]) - int(section.pattern.columns(torch.tensor(frames))) - 1 + column
-        last_given = at if last_given is None else last_given
         keep = slice(0, at + 1)
         positions = None if packed.positions is None else packed.positions[:, keep]
-        heard = stage.listen(packed.ids[:, keep])
-        if heard is not None:  # the voice is that of the prompt
-            heard[:, last_given:] = heard[:, last_given : last_given + 1]
-        hidden = stage.hidden(packed.ids[:, keep], positions=positions, context=context, heard=heard)[0, -1]
+        hidden = stage.hidden(packed.ids[:, keep], positions=positions, context=context)[0, -1]
         frame, codebook = section.pattern.place(torch.tensor(column))
         for f, k in zip(frame.tolist(), codebook.tolist(), strict=True):
             if start <= f < frames:
@@ -73,7 +66,7 @@ def uncached(stage: StageTransformer, streams: list[Stream], frames: int, contex
 @pytest.mark.parametrize("name", STAGES)
 @torch.no_grad()
 def test_AM2_AM3_cached_generation_is_what_whole_passes_draw(name: str, positions: str, condition: str) -> None:
-    stage = with_an_ear(STAGES[name](positions=positions, **CONDITIONS[condition]))
+    stage = STAGES[name](positions=positions, **CONDITIONS[condition])
     streams = [row_of(s, 0) for s in streams_of(stage, (5,))]
     prompt = Stream(streams[-1].codes[:, :2], torch.tensor([2]))
     given, context = [*streams[:-1], prompt], context_of(stage, 1)
@@ -82,12 +75,11 @@ def test_AM2_AM3_cached_generation_is_what_whole_passes_draw(name: str, position
     assert torch.equal(made.codes[0], wanted)
 
 
-@pytest.mark.parametrize("has_voice", [False, True])
 @pytest.mark.parametrize("pattern", ["flatten", "delay"])
 @torch.no_grad()
-def test_patterns_clocks_and_voices_are_cached_right(pattern: str, has_voice: bool) -> None:
+def test_patterns_and_clocks_are_cached_right(pattern: str) -> None:
     options = {"unique_consecutive": False, "frames_per_semantic": 2.0, "value_residual": False}
-    stage = with_an_ear(coarse_stage(pattern=pattern, has_voice=has_voice, **options))
+    stage = coarse_stage(pattern=pattern, **options)
     streams = [row_of(s, 0) for s in streams_of(stage, (6,))]
     given = [streams[0], Stream(streams[1].codes[:, :2], torch.tensor([2]))]
     made = wrapped(stage).decode(given, torch.tensor([6]), sampling=GREEDY, seeds=0, context=None, may_end=False)
@@ -97,7 +89,7 @@ def test_patterns_clocks_and_voices_are_cached_right(pattern: str, has_voice: bo
 @pytest.mark.parametrize("condition", CONDITIONS)
 @pytest.mark.parametrize("name", STAGES)
 def test_AM7_AM8_a_row_among_others_draws_what_it_draws_alone(name: str, condition: str) -> None:
-    stage = with_an_ear(STAGES[name](**CONDITIONS[condition]))
+    stage = STAGES[name](**CONDITIONS[condition])
     streams, prompts = streams_of(stage), (3, 1, 0)
     prompt = Stream(streams[-1].codes[:, :3], torch.tensor(prompts))
     context = context_of(stage, 3)

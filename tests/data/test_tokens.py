@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from token_folders import ACOUSTIC, SEMANTIC, ids_of, manifest_of, write_tokens
 
-from madrigal.data import token_writing, tokens
+from madrigal.data import shards as shards_on_disk
+from madrigal.data import token_writing
 from madrigal.data.manifest import Entry, Manifest
 from madrigal.data.token_writing import close_folder, cut, finished_shard, open_folder, remove_remains, write_shard
 from madrigal.data.tokens import TokenInfo, TokenShards, digest
@@ -104,7 +105,7 @@ def test_shards_sent_to_a_worker_leave_their_maps_behind(tmp_path, manifest):
 
 def test_few_shards_are_open_at_a_time(tmp_path, manifest, monkeypatch):
     monkeypatch.setattr(token_writing, "SHARD_ENTRIES", 1)
-    monkeypatch.setattr(tokens, "_MAX_OPEN", 2)
+    monkeypatch.setattr(shards_on_disk, "_MAX_OPEN", 2)
     shards = write_tokens(tmp_path, SEMANTIC, manifest)
     for path in [*shards.paths, *shards.paths]:
         assert shards.tokens(path)[0] == 0
