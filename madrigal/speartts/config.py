@@ -45,6 +45,10 @@ class TextToSemanticConfig(BaseModel):
     )
     align_reg_logsumexp_pool_temp: float = Field(0.1, gt=0, description="softness of that maximum")
 
+    ctc_loss_weight: float = Field(
+        0.0, ge=0, description="where speech is read: over 0 the encoder has a head that reads too (CTC)"
+    )
+
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         kv_heads = self.target_kv_heads or self.heads

@@ -1,6 +1,7 @@
 """From a source to a target: what may be given, how it is decoded, and what comes back.
 
 write       any source (texts, ids, waves) -> Generated, by drawing, by beam search or by speculative decoding
+read        speech -> Generated, by the encoder's CTC head, without the decoder
 generate    the same, and on demand the shapes that older scripts ask for
 """
 
@@ -108,6 +109,24 @@ def write(
             }
             draws |= {name.removeprefix("spec_decode_"): value for name, value in drafting.items()}
             made = (speculate if spec_decode else decode)(model, target_type, encoded, limits, **draws)
+    return _with_source(made, given, model)
+
+
+@torch.no_grad()
+def read(
+    model: "TextToSemantic", source: Tensor, *, source_lengths: Tensor | None = None, tokenizer: Any = None
+) -> Generated:
+    """The text of each source: ids [batch, n] padded with -1, or waves [batch, samples]."""
+    if model.ctc is None:
+        raise UserError("This model has no CTC head: train it with ctc_loss_weight over 0, or let the decoder read.")
+    given = source_ids(model, source, "speech", source_lengths, None, tokenizer)
+    with eval_mode(model), torch.inference_mode(), torch.autocast(model.device.type, enabled=False):
+        encoded = model.encode("speech", given.ids, given.lengths)
+        made = model.ctc.read(encoded.hidden, encoded.mask.sum(1))
+    return _with_source(made, given, model)
+
+
+def _with_source(made: Generated, given: Ids, model: "TextToSemantic") -> Generated:
     made = made.copy()  # what inference mode made could not be trained on
     made.source, made.source_lengths = given.ids.to(model.device), given.lengths.to(model.device)
     return made

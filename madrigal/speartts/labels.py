@@ -65,7 +65,7 @@ class Settings(BaseModel):
     model: str = Field(description="fingerprint of the model that reads")
     tokenizer: str = Field(description="fingerprint of what made the semantic tokens")
     recordings: str = Field(description="digest of the recordings")
-    beam_size: int
+    beam_size: int | None = Field(description="of the decoder's search; null: the CTC head reads")
     batch_size: int
     threshold: float
 

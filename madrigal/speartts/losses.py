@@ -1,4 +1,4 @@
-"""The losses of a source and a target: each next id, at the early exit too, and the alignment of hidden sources."""
+"""The losses of a source and a target: each next id, at the early exit and by CTC too, and hidden sources aligned."""
 
 from typing import NamedTuple
 
@@ -12,19 +12,21 @@ from madrigal.speartts.config import Modality
 from madrigal.speartts.model import Encoded, TextToSemantic
 from madrigal.speartts.pairs import Ids
 
-EARLY, ALIGN = "early", "align"
+EARLY, ALIGN, CTC = "early", "align", "ctc"
 
 
 class Outcome(NamedTuple):
     """Logits [tokens, ids + 1] of all real tokens of a batch, row by row, and what they should have said [tokens].
 
-    `early` are the logits of the early exit, `align` is the loss of the rows that went without their source.
+    `early` are the logits of the early exit, `align` is the loss of the rows that went without their source, `ctc` that
+    of the encoder's own reading.
     """
 
     logits: Tensor
     targets: Tensor
     early: Tensor | None = None
     align: Tensor | None = None
+    ctc: Tensor | None = None
 
     def losses(self, name: str) -> dict[str, Tensor]:
         """Mean cross entropy in nats a token, under `name`, and the other losses."""
@@ -33,6 +35,8 @@ class Outcome(NamedTuple):
             terms[EARLY] = self.nll(self.early)
         if self.align is not None:
             terms[ALIGN] = self.align
+        if self.ctc is not None:
+            terms[CTC] = self.ctc
         return terms
 
     def nll(self, logits: Tensor) -> Tensor:
@@ -75,7 +79,10 @@ def learn(
     # Across modalities alone: a source that is a part of its target is like it already.
     if drops and config.align_reg_loss_weight > 0 and source[0] != modality:
         align = _align(model, encoded, upper, real, dropped)
-    return Outcome(model.logits(modality, upper[real]), wanted[real], early_logits, align)
+    ctc = None
+    if model.ctc is not None and (source[0], modality) == ("speech", "text"):
+        ctc = model.ctc.loss(encoded.hidden, encoded.mask.sum(1), Ids(ids, lengths))
+    return Outcome(model.logits(modality, upper[real]), wanted[real], early_logits, align, ctc)
 
 
 def _align(model: TextToSemantic, encoded: Encoded, upper: Tensor, real: Tensor, rows: Tensor) -> Tensor:

@@ -27,6 +27,7 @@ from madrigal.layers.positions import SinusoidalPositions
 from madrigal.layers.transformer import Transformer
 from madrigal.speartts import keywords
 from madrigal.speartts.config import MODALITIES, Modality, TextToSemanticConfig
+from madrigal.speartts.ctc import CtcHead
 from madrigal.speartts.freezing import Freezing
 from madrigal.tokenizers.text import TextTokenizer, make_text_tokenizer
 
@@ -113,6 +114,7 @@ class TextToSemantic(Freezing, Pretrained):
         self.tables = nn.ModuleDict({m: nn.Embedding(config.size(m) + 1, config.dim) for m in MODALITIES})
         self.starts = nn.ParameterDict({m: nn.Parameter(torch.empty(config.dim)) for m in MODALITIES})
         self.masks = nn.ParameterDict({"speech": nn.Parameter(torch.empty(config.dim))})
+        self.ctc = CtcHead(config.dim, config.size("text")) if config.ctc_loss_weight else None
         self._start_at_chance()
 
     @torch.no_grad()
@@ -219,6 +221,12 @@ class TextToSemantic(Freezing, Pretrained):
         from madrigal.speartts.generation import generate
 
         return generate(self, source, **options)
+
+    def read(self, source: Tensor, **options: Any) -> Any:
+        """The text of speech, by the CTC head; see `madrigal.speartts.generation.read`."""
+        from madrigal.speartts.generation import read
+
+        return read(self, source, **options)
 
     def blocks(self) -> list[nn.Module]:
         """Modules worth compiling or recomputing."""

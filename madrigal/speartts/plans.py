@@ -46,6 +46,9 @@ class ReadPlan(SpearPlan):
     freeze_encoder: bool = Field(
         True, description="encoder and semantic embedding stay as pretraining left them; false: everything learns"
     )
+    mask_prob: float = Field(
+        0.0, ge=0, lt=1, description="share of the speech that is hidden while it learns, in spans of three tokens"
+    )
     reads_per_batch: int = Field(
         1, ge=0, description="rows of each validation batch that are read out, for the character error rate"
     )

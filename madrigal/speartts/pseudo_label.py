@@ -23,16 +23,20 @@ from madrigal.tokenizers.tokenizing import tokenize_manifest
 from madrigal.tokenizers.tokenizing_workers import in_processes
 
 Progress = Callable[[int, int], object]
-THRESHOLD = 0.5
+THRESHOLD, BEAM = 0.5, 4
 UNTRANSCRIBED = "untranscribed"
 """Where in the folder the tokens go of recordings that had none."""
 
 
 class Reader:
-    """Semantic ids [time] to labels, in batches of rows of about one length. The same rows always give the same."""
+    """Semantic ids [time] to labels, in batches of rows of about one length. The same rows always give the same.
 
-    def __init__(self, model: TextToSemantic, *, beam_size: int = 4, batch_size: int = 16) -> None:
-        self.model, self.beam_size, self.batch_size = model.eval(), beam_size, batch_size
+    Without a `beam_size` the model's CTC head reads, where it has one, and else the decoder with a beam of BEAM.
+    """
+
+    def __init__(self, model: TextToSemantic, *, beam_size: int | None = None, batch_size: int = 16) -> None:
+        self.model, self.batch_size = model.eval(), batch_size
+        self.beam_size = BEAM if beam_size is None and model.ctc is None else beam_size
 
     def read(self, rows: Sequence[np.ndarray]) -> Iterator[tuple[int, Label]]:
         """The number of each row with its label (whose path is empty), the shortest first."""
@@ -45,14 +49,17 @@ class Reader:
     def _batch(self, rows: Sequence[np.ndarray]) -> list[Label]:
         ids = pad_sequence([torch.from_numpy(row).long() for row in rows], batch_first=True, padding_value=PAD)
         lengths = torch.tensor([len(row) for row in rows])
-        made = self.model.generate(
-            ids,
-            source_type="speech",
-            target_type="text",
-            # People say some fifteen letters a second; there are more tokens than that.
-            max_length=20 + 2 * lengths,
-            **self._search(),
-        )
+        if self.beam_size is None:
+            made = self.model.read(ids)
+        else:
+            made = self.model.generate(
+                ids,
+                source_type="speech",
+                target_type="text",
+                # People say some fifteen letters a second; there are more tokens than that.
+                max_length=20 + 2 * lengths,
+                **self._search(),
+            )
         confidences, ended = made.confidence.exp().tolist(), made.ended.tolist()
         return [self._label(*row) for row in zip(made.rows(), confidences, ended, strict=True)]
 
@@ -88,7 +95,7 @@ def labels_of(reader: Reader, entries: Sequence[Entry], shards: TokenShards) -> 
 class LabelMaker:
     """A worker: reads the parts that it is given jobs for, and writes what it read."""
 
-    def __init__(self, run: str, shards: Path, folder: Path, options: dict[str, int]) -> None:
+    def __init__(self, run: str, shards: Path, folder: Path, options: dict[str, Any]) -> None:
         from madrigal.engine.machine import prepare_process
 
         prepare_process()
@@ -127,7 +134,7 @@ def pseudo_label(
     folder: str | Path,
     *,
     threshold: float = THRESHOLD,
-    beam_size: int = 4,
+    beam_size: int | None = None,
     batch_size: int = 16,
     tokens: str | Path | None = None,
     tokenizer: str | None = None,
@@ -151,7 +158,7 @@ def pseudo_label(
         model=fingerprint_of(reader.model.config.model_dump(mode="json"), reader.model.exported()),
         tokenizer=fingerprint,
         recordings=digest(manifest.entries),
-        beam_size=beam_size,
+        beam_size=reader.beam_size,
         batch_size=batch_size,
         threshold=threshold,
     )

@@ -54,7 +54,7 @@ class SemanticToTextTrainer(SpearTrainer):
     plan: ReadPlan
 
     def _task(self, model: TextToSemantic, plan: ReadPlan) -> TaskWrapper:
-        return SemanticToTextWrapper(model, self.wav2vec)
+        return SemanticToTextWrapper(model, self.wav2vec, plan.mask_prob)
 
     def _choose_what_learns(self, model: TextToSemantic, plan: ReadPlan) -> None:
         model.unfreeze_all()
@@ -85,14 +85,17 @@ class SemanticToTextTrainer(SpearTrainer):
         rows = min(rows, len(target.ids))
         if rows == 0:
             return [], []
-        read = self.model.generate(
-            source.ids[:rows],
-            source_type="speech",
-            target_type="text",
-            temperature=0.0,
-            # A model that has learned little does not find an end.
-            max_length=2 * target.lengths[:rows].cpu() + 10,
-        )
+        if self.model.ctc is not None:
+            read = self.model.read(source.ids[:rows])
+        else:
+            read = self.model.generate(
+                source.ids[:rows],
+                source_type="speech",
+                target_type="text",
+                temperature=0.0,
+                # A model that has learned little does not find an end.
+                max_length=2 * target.lengths[:rows].cpu() + 10,
+            )
         return [self._said(row) for row in target.rows()[:rows]], [self._said(row) for row in read.rows()]
 
     def _said(self, ids: Tensor) -> str:

@@ -45,7 +45,12 @@ class Labels(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     threshold: float = Field(THRESHOLD, ge=0, le=1, description="readings of less confidence are left out")
-    beam_size: int = Field(4, ge=1, description="hypotheses of the beam search; 1 takes the likeliest letter each time")
+    beam_size: int | None = Field(
+        None,
+        ge=1,
+        description="hypotheses of the decoder's search, 1: its likeliest letter each time; null: a reader with a CTC "
+        "head reads by that, another one with 4",
+    )
     batch_size: int = Field(16, ge=1, description="recordings that are read together")
 
 

@@ -14,9 +14,12 @@ from madrigal.data.collate import mask_from_lengths
 from madrigal.data.tokens import PAD
 from madrigal.errors import UserError
 from madrigal.speartts.config import Modality
-from madrigal.speartts.losses import ALIGN, Outcome, learn
+from madrigal.speartts.losses import ALIGN, CTC, Outcome, learn
 from madrigal.speartts.model import MASKED, TextToSemantic
 from madrigal.speartts.pairs import Batch, Ids, collate_pairs, heard, ids_of, only, real_text
+
+SPAN = 3
+"""Tokens that are hidden together, so that their neighbours do not give them away."""
 
 
 class TaskWrapper:
@@ -34,12 +37,16 @@ class TaskWrapper:
         """Source and target of a batch."""
         return self._ids(batch, self.source_type), self._ids(batch, self.target_type)
 
+    def seen(self, source: Ids) -> Ids:
+        """What training shows of a source."""
+        return source
+
     def run(self, batch: Batch, *, training: bool) -> Outcome:
         """What the model says of a batch; which rows go without their source follows from `training`."""
         source, target = self.pair(batch)
         return learn(
             self.model,
-            (self.source_type, source),
+            (self.source_type, self.seen(source) if training else source),
             (self.target_type, target),
             training=training,
             early=self.early_exit,
@@ -51,7 +58,8 @@ class TaskWrapper:
 
     def weight(self, term: str) -> float:
         """How much a loss counts."""
-        return self.model.config.align_reg_loss_weight if term == ALIGN else 1.0
+        config = self.model.config
+        return {ALIGN: config.align_reg_loss_weight, CTC: config.ctc_loss_weight}.get(term, 1.0)
 
     def generate(self, source: Any, **options: Any) -> Any:
         """Targets for sources: ids, waves where there is a semantic tokenizer, or texts; see `TextToSemantic`."""
@@ -114,10 +122,22 @@ class SpeechSpeechPretrainWrapper(TaskWrapper):
 
 
 class SemanticToTextWrapper(TaskWrapper):
-    """Speech -> text."""
+    """Speech -> text. While it learns, a share of `mask_prob` of the speech is hidden, in short spans."""
 
     source_type = "speech"
     target_type = "text"
+
+    def __init__(self, model: TextToSemantic, wav2vec: Any = None, mask_prob: float = 0.0) -> None:
+        super().__init__(model, wav2vec)
+        self.mask_prob = mask_prob
+
+    def seen(self, source: Ids) -> Ids:
+        if not self.mask_prob:
+            return source
+        # That a place is in no span of SPAN which begins at it or before is as likely as that it is shown.
+        starts = torch.rand(source.ids.shape, device=source.ids.device) < 1 - (1 - self.mask_prob) ** (1 / SPAN)
+        hidden = torch.stack([torch.roll(starts, shift, 1) for shift in range(SPAN)]).any(0) & (source.ids != PAD)
+        return Ids(source.ids.masked_fill(hidden, MASKED), source.lengths)
 
     def __call__(self, semantic_token_ids: Tensor, grapheme_token_ids: Tensor | list[str]) -> tuple[Tensor, Tensor]:
         """The loss of padded ids (or waves, or strings), and its logits."""

@@ -15,7 +15,14 @@ def pseudo_label(
     threshold: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Readings of less confidence are put aside.")
     ] = 0.5,
-    beam: Annotated[int, typer.Option(min=1, help="Hypotheses of the beam search; 1: none.")] = 4,
+    beam: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Let the decoder read, with so many hypotheses; 1: no search. Default: the CTC head of a run that has "
+            "one, else 4.",
+        ),
+    ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Recordings that are read together.")] = 16,
     tokens: Annotated[
         Path | None, typer.Option(help="Where `madrigal tokenize` wrote; default: beside the manifest, or made now.")
