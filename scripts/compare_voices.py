@@ -73,18 +73,15 @@ def espeak(cache: Path, seed: int) -> Voice:
 
 def ours(run: Path, voice: str | None, seed: int, options: dict[str, Any]) -> Voice:
     """A voicebox: a run, an exported folder, or a shipped voice."""
-    from madrigal.voicebox.loading import load_voicebox
+    from madrigal.voicebox.loading import load_voicebox, weight_of
 
     model = load_voicebox(run)
     prompt = model.voice(voice)
-    # What is exported says what it weighs; a run holds more than its weights.
-    weights = sum(value.numel() * value.element_size() for value in model.state_dict().values()) / 1e6
-    size = megabytes(run) if run.is_dir() and not (run / "recipe.yaml").is_file() else weights
 
     def speak(text: str) -> np.ndarray:
         return np.asarray(model.say(text, voice=prompt, seed=seed, **options).wave.cpu().numpy())
 
-    return Voice(model.sample_rate, speak, size)
+    return Voice(model.sample_rate, speak, weight_of(run, model))
 
 
 OTHERS: dict[str, Callable[[Path, int], Voice]] = {
@@ -103,9 +100,9 @@ def megabytes(place: Path) -> float:
 
 def spoken(voice: Voice, texts: Sequence[str], label: str) -> tuple[list[np.ndarray], list[float]]:
     """Every text said: waves [1, samples] at the common rate, and processor seconds."""
-    from madrigal.judge.speed import Stopwatch
+    from madrigal.judge.speed import FIRST_WORDS, Stopwatch
 
-    voice.speak("One, two, three.")  # what is done once, at the first sentence, is no part of the speed
+    voice.speak(FIRST_WORDS)
     waves, seconds = [], []
     for text in track(texts, label):
         with Stopwatch() as watch:

@@ -1,9 +1,9 @@
 """The multi-speaker corpus of the `audiolm/cpu` recipe: 16 kHz mono speech, most of it SYNTHETIC.
 
-OUT/test holds the last two of fourteen Kokoro voices; OUT/train holds the other twelve, blends of those twelve and the
-other parts of codec_speech.py. Neither the test's speakers nor its sentences are in the training set: clips that say
-one are left out. The manifests point to the parts, which are taken from `--parts` where they are finished there, or
-built in OUT/parts.
+OUT/test holds the last two of fourteen Kokoro voices; OUT/train holds the other twelve, blends of those twelve, blends
+of all that Kokoro has but the test's, and the other parts of codec_speech.py. Neither the test's speakers nor its
+sentences are in the training set: clips that say one are left out. The manifests point to the parts, which are taken
+from `--parts` where they are finished there, or built in OUT/parts.
 """
 
 import os
@@ -21,6 +21,8 @@ MINUTES = 46.7
 KOKORO = f"kokoro{VOICES}"
 # A dozen voices are learned by heart; that a voice is to be taken from the prompt is learned from many.
 BLENDS, BLEND_MINUTES = 60, 25
+# Twelve seconds of each are enough to be continued; in parts, each of which takes minutes and is built once.
+PARTS_OF_MANY, MANY, MANY_MINUTES = 6, 40, 8
 
 
 def part_builders(cache: Path, seed: int) -> dict[str, Callable[[Path], None]]:
@@ -28,11 +30,19 @@ def part_builders(cache: Path, seed: int) -> dict[str, Callable[[Path], None]]:
     parts = training_parts(cache, seed, without=())
     del parts["kokoro"]  # fourteen voices take the place of its twelve, which are among them
     spoken = partial(kokoro.build, cache=cache, seed=seed, sample_rate=RATE)
+    many = {f"kokoro-many-{n}": partial(_many, cache=cache, seed=seed, number=n) for n in range(1, PARTS_OF_MANY + 1)}
     return {
         **parts,
         "kokoro-blends": partial(spoken, voices=VOICES - HELD_OUT, blends=BLENDS, minutes=BLEND_MINUTES),
+        **many,
         KOKORO: partial(spoken, voices=VOICES, minutes=MINUTES),
     }
+
+
+def _many(out: Path, cache: Path, seed: int, number: int) -> None:
+    but = kokoro.choose_voices(kokoro.voices_folder(cache), VOICES, seed)[-HELD_OUT:]
+    others = {"blends": MANY, "minutes": MANY_MINUTES, "but": but}
+    kokoro.build(out, cache, seed + 100 + number, voices=0, sample_rate=RATE, **others)
 
 
 def finished(part: str, folders: Iterable[Path]) -> Path | None:

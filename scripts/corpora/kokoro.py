@@ -43,6 +43,11 @@ def load_model(cache: Path, seed: int) -> Any:
     return runtime.InferenceSession(str(path), options)
 
 
+def voices_folder(cache: Path) -> Path:
+    """Where the voices lie, a file for each."""
+    return npm_package("kokoro-js", "1.2.1", cache) / "voices"
+
+
 def choose_voices(folder: Path, count: int, seed: int) -> list[str]:
     """`count` English voices, in turn from each group, in an order fixed by the seed."""
     names = sorted(path.stem for path in folder.glob("*.bin"))
@@ -107,7 +112,7 @@ def build(
     With `but`, blends are made of every voice there is but these.
     """
     model = load_model(cache, seed)
-    folder = npm_package("kokoro-js", "1.2.1", cache) / "voices"
+    folder = voices_folder(cache)
     names = every_voice_but(folder, but) if but else choose_voices(folder, voices, seed)
     names = blend_voices(names, blends, seed) if blends else names
     with CorpusWriter(out, "Apache-2.0", synthetic=True, sample_rate=sample_rate) as writer:

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import audiolm_speech
 import kokoro
@@ -105,10 +106,30 @@ def test_blends_are_pairs_of_training_voices_fixed_by_the_seed(tmp_path: Path) -
         kokoro.blend_voices(voices, 4, 0)
 
 
+def test_the_many_are_blends_of_all_voices_but_the_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"{group}_{number}" for group in ("af", "am", "bf", "bm", "jf") for number in range(4)]
+    for name in names:
+        (tmp_path / f"{name}.bin").touch()
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr(kokoro, "voices_folder", lambda cache: tmp_path)
+    monkeypatch.setattr(kokoro, "build", lambda out, cache, seed, **options: asked.append({"seed": seed, **options}))
+    parts = audiolm_speech.part_builders(tmp_path, 0)
+    for number in (1, 2):
+        parts[f"kokoro-many-{number}"](tmp_path / "out")
+    held_out = kokoro.choose_voices(tmp_path, audiolm_speech.VOICES, 0)[-audiolm_speech.HELD_OUT :]
+    assert [made["but"] for made in asked] == [held_out, held_out]
+    assert asked[0]["seed"] != asked[1]["seed"]
+    assert "jf_0" in kokoro.every_voice_but(tmp_path, held_out)
+
+
 def test_fourteen_voices_take_the_place_of_the_codecs_twelve(tmp_path: Path) -> None:
     parts = audiolm_speech.part_builders(tmp_path, 0)
     assert "kokoro" not in parts
-    assert list(parts)[-2:] == ["kokoro-blends", "kokoro14"]
+    assert [name for name in parts if name.startswith("kokoro")] == [
+        "kokoro-blends",
+        *(f"kokoro-many-{number}" for number in range(1, 7)),
+        "kokoro14",
+    ]
     assert {"festvox-ru", "asterisk-fr", "asterisk-ru", "hibari", "piper-joe", "flite"} < set(parts)
 
 
