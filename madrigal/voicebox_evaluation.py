@@ -18,25 +18,28 @@ from madrigal.judge.cast import Cast
 from madrigal.judge.curves import curves_of_parts
 from madrigal.judge.estimates import of_mean
 from madrigal.judge.gallery import Recording
-from madrigal.judge.mending import Mend, evaluate_mending, hole_in, with_hole
+from madrigal.judge.mending import MendedRecording, evaluate_mending, hole_in, with_hole
 from madrigal.judge.naturalness import find_naturalness
 from madrigal.judge.recognisers import find_recognisers
 from madrigal.judge.speakers import find_speaker_judges
 from madrigal.judge.speech_page import write_spoken
-from madrigal.judge.speed import Stopwatch, counted, one_thread
+from madrigal.judge.speed import FIRST_WORDS, Stopwatch, counted, one_thread
 from madrigal.judge.spoken import CEILING, RECORDING, SPOKEN, Sentence, SpokenReport, evaluate_spoken
 from madrigal.judge.timing import duration_errors
 from madrigal.voicebox.drawing import Drawing
 from madrigal.voicebox.editing import Editor
 from madrigal.voicebox.filling import way_of
-from madrigal.voicebox.loading import load_voicebox
+from madrigal.voicebox.loading import load_voicebox, weight_of
 from madrigal.voicebox.mending import Sound
 from madrigal.voicebox.speech import VoiceboxSpeech
 from madrigal.voicebox.voice import Voice
 
 Progress = Callable[..., None]
-CURVES = {"aligner": "path", "vocoder": "mel", "durations": "loss", "flow": "loss", "student": "loss"}
+CURVES = {"aligner": "symbol", "vocoder": "mel", "durations": "loss", "flow": "loss", "student": "loss"}
 """The loss of each part that is drawn in the report."""
+
+
+GIVEN = "Holes were filled by a model that was given the whole text: its words were not guessed."
 
 
 class Prompts:
@@ -64,11 +67,13 @@ class Prompts:
 Timing = tuple[np.ndarray, np.ndarray]
 
 
-class Spoken(NamedTuple):
-    """A sentence, the calls of the network that it took, and durations [symbols]: foretold, and of the recording."""
+class SaidSentence(NamedTuple):
+    """A sentence, the calls of the flow's and the durations' network that it took, and durations [symbols]: foretold,
+    and of the recording."""
 
     sentence: Sentence
     evaluations: int
+    duration_evaluations: int
     timing: Timing | None
 
 
@@ -83,19 +88,21 @@ def sentences(
     drawing: Drawing,
     seed: int = 0,
     progress: Progress | None = None,
-) -> list[Spoken]:
+) -> list[SaidSentence]:
     """Each text said like another recording of its speaker (or in `voice`), beside its own recording.
 
     One by one, as it is measured what they take. The ceiling is the recording's own features, decoded.
     """
     fixed, path = None if voice is None else model.voice(voice), Path(voice or "")
     shown = read(path, sample_rate=model.sample_rate, channels=1).numpy() if voice and path.is_file() else None
-    spoken: list[Spoken] = []
+    spoken: list[SaidSentence] = []
+    model.say(FIRST_WORDS, voice=fixed, **drawing.model_dump())
+    flow, lasting, by_clock = model.voicebox.to_flow, model.durations.network.to_flow, model.device.type != "cpu"
     for number, entry in enumerate(entries):
         text, wave = entry.text or "", recordings.wave(entry)
-        like = None if fixed is not None else cast.prompt(entry, number)
+        like = None if fixed is not None else cast.prompt(entry)
         prompt, prompted_by = (shown, fixed) if like is None else recordings.voice(like)
-        with counted(model.voicebox.to_flow) as calls, Stopwatch(clock=model.device.type != "cpu") as watch:
+        with counted(flow) as calls, counted(lasting) as timings, Stopwatch(clock=by_clock) as watch:
             said = model.say(text, voice=prompted_by, seed=seed + number, **drawing.model_dump())
         sentence = Sentence(
             name=Path(entry.path).stem if entry.speaker is None else f"{entry.speaker}, {Path(entry.path).stem}",
@@ -108,24 +115,24 @@ def sentences(
             spent={SPOKEN: watch.seconds},
         )
         # Only in the recording's own voice should the durations be the recording's.
-        timing = None if like is None else _timing(model, wave, text, recordings.voice(like)[1], seed + number)
-        spoken.append(Spoken(sentence, len(calls), timing))
+        timing = None if like is None else _timing(model, wave, text, recordings.voice(like)[1], drawing, seed + number)
+        spoken.append(SaidSentence(sentence, len(calls), len(timings), timing))
         if progress is not None:
             progress(len(spoken), len(entries))
     return spoken
 
 
-def _timing(model: VoiceboxSpeech, wave: Tensor, text: str, voice: Voice, seed: int) -> Timing | None:
+def _timing(model: VoiceboxSpeech, wave: Tensor, text: str, voice: Voice, how: Drawing, seed: int) -> Timing | None:
     """Durations that the model foretells, and those of the recording; None where its text does not fit it."""
     try:
         _, heard, _ = model.aligner.align_text(_whole_frames(model, wave)[0].to(model.device), text)
     except UserError:
         return None
-    return model.lines([text], voice, seeds=[seed])[0].durations.numpy(), heard.cpu().numpy()
+    return model.lines([text], voice, seeds=[seed], how=how)[0].durations.numpy(), heard.cpu().numpy()
 
 
 @torch.no_grad()
-def mended(
+def mended_recordings(
     model: VoiceboxSpeech,
     manifest: Manifest,
     entries: Sequence[Entry],
@@ -135,15 +142,15 @@ def mended(
     drawing: Drawing,
     seed: int = 0,
     progress: Progress | None = None,
-) -> tuple[list[Mend], list[str]]:
+) -> tuple[list[MendedRecording], list[str]]:
     """The first `count` recordings that are long enough, each with a hole in its speech that the model fills.
 
-    Beside them, why others could not be mended.
+    It is given the whole text. Beside them, why some of these could not be mended; no others take their places.
     """
-    found: list[Mend] = []
+    found: list[MendedRecording] = []
     failed: list[str] = []
     for number, entry in enumerate(entries):
-        if len(found) == count:
+        if len(found) + len(failed) == count:
             break
         wave = read(manifest.resolve(entry), sample_rate=model.sample_rate, channels=1).numpy()
         hole = hole_in(wave, model.sample_rate, hole_seconds, seed + number)
@@ -157,7 +164,7 @@ def mended(
             failed.append(f"{entry.path} could not be mended: {error}")
             continue
         found.append(
-            Mend(
+            MendedRecording(
                 name=f"{Path(entry.path).stem}, mended from {hole[0]:.2f} to {hole[1]:.2f} s",
                 text=entry.text or "",
                 rate=model.sample_rate,
@@ -212,13 +219,13 @@ def evaluate_voicebox(
         judges=find_speaker_judges(),
         gallery=[] if voice else [_known(recordings, entry) for entry in cast.known()],
         listener=listener,
-        megabytes={SPOKEN: sum(each.numel() * each.element_size() for each in model.state_dict().values()) / 1e6},
+        megabytes={SPOKEN: weight_of(run, model)},
         title=f"{run.name} on {len(spoken)} sentences",
         notes=_notes(model, drawing, voice, seed),
         examples=8,
         progress=progress,
     )
-    mends, failed = mended(
+    mends, failed = mended_recordings(
         model,
         manifest,
         entries,
@@ -231,12 +238,13 @@ def evaluate_voicebox(
     timings = [one.timing for one in spoken if one.timing is not None]
     found = {
         "evaluations": of_mean([one.evaluations for one in spoken]),
+        "duration_evaluations": of_mean([one.duration_evaluations for one in spoken]),
         "durations": duration_errors(timings, 1 / model.frame_rate),
         "mending": evaluate_mending(mends, recognisers=recognisers, listener=listener, progress=progress)
         if mends
         else None,
     }
-    report = report.model_copy(update={**found, "notes": [*report.notes, *failed]})
+    report = report.model_copy(update={**found, "notes": [*report.notes, *([GIVEN] if mends else []), *failed]})
     write_spoken(report, folder, curves_of_parts(run, CURVES))
     return report, folder
 

@@ -4,34 +4,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field
 
 from madrigal.audiolm.source import TokenSource
-from madrigal.engine.learned import FINGERPRINTS, Fingerprints, learned_by
+from madrigal.engine.learned import Fingerprints, LearnedRecipe, learned_by
 from madrigal.engine.plan import Plan
 from madrigal.errors import UserError
 
 
-class TokenRecipe(BaseModel):
+class TokenRecipe(LearnedRecipe):
     """The recipe of what learns tokens: a model, its data and the plan."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: dict[str, Any] = Field(default_factory=dict)
     data: TokenSource
     plan: Plan
-
-    @model_validator(mode="before")
-    @classmethod
-    def _what_a_run_learned_is_no_option(cls, values: Any) -> Any:
-        """The recipe of a run can be followed again, with another tokenizer too."""
-        return {k: v for k, v in values.items() if k != FINGERPRINTS} if isinstance(values, dict) else values
-
-    def _resolved(self, options: dict[str, Any]) -> dict[str, Any]:
-        """What a run keeps of its recipe, with all `options` of the model that were found out."""
-        named = self.model_dump(mode="json", exclude={"model", "plan", "data"}, exclude_none=True)
-        data = self.data.model_dump(mode="json", exclude_defaults=True)
-        return {**named, "model": options, "data": data, "plan": self.plan.recorded()}
 
 
 def fingerprints_of(tokenizer: Any, codec: Any) -> Fingerprints:

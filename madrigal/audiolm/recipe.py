@@ -62,7 +62,7 @@ class StageRecipe(TokenRecipe):
             results_folder=run,
             resume=resume,
             overwrite=overwrite,
-            recipe=self._resolved(config.model_dump(mode="json", exclude_unset=True)),
+            recipe=self.resolved(model=config.model_dump(mode="json", exclude_unset=True)),
             **tools,
         )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from math import gcd
 from pathlib import Path
@@ -21,6 +22,7 @@ __all__ = [
     "NOT_AUDIO",
     "AudioInfo",
     "DecodeError",
+    "container_of",
     "mix_channels",
     "open_audio",
     "probe",
@@ -28,6 +30,7 @@ __all__ = [
     "read_rates",
     "resample",
     "resampled_length",
+    "whole_file",
     "words",
     "write",
 ]
@@ -148,12 +151,32 @@ def write(path: str | Path, wave: Tensor, sample_rate: int, subtype: str | None 
         raise UserError(f"{path} was not written: {list(data.shape)} is no shape [channels, samples].")
     if not bool(torch.isfinite(data).all()):
         raise UserError(f"{path} was not written: the wave holds samples that are not finite numbers.")
-    container, default = _CONTAINERS.get(path.suffix.lower(), (None, None))
+    container, default = container_of(path)
     try:
         frames = data.reshape(-1, data.shape[-1]).T.numpy()
-        soundfile.write(path, frames, sample_rate, subtype=subtype or default, format=container)
+        with whole_file(path) as place:
+            soundfile.write(place, frames, sample_rate, subtype=subtype or default, format=container)
     except _ERRORS as error:
         raise UserError(f"{path} could not be written: {words(error)}.") from error
+
+
+def container_of(path: Path) -> tuple[str | None, str | None]:
+    """Format and way of coding where libsndfile does not know them by the ending."""
+    return _CONTAINERS.get(path.suffix.lower(), (None, None))
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A place beside `path` to write to, which gets its name when all is written; until then stays what was there."""
+    place = path.with_name(f"{path.stem}.unfinished{path.suffix}")
+    try:
+        yield place
+        place.replace(path)
+    except BaseException:
+        # A folder that is none cannot be looked into either.
+        with suppress(OSError):
+            place.unlink()
+        raise
 
 
 def open_audio(path: str | Path) -> soundfile.SoundFile:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from pathlib import Path
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
@@ -104,6 +104,19 @@ class Shards(Generic[Info, EntryKind]):
 
     def __contains__(self, path: str) -> bool:
         return path in self._places
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """How many recordings have nothing for each reason, the most frequent first."""
+        return dict(Counter(self.failed.values()).most_common())
+
+    def summary(self, found: str) -> str:
+        """What was `found`, where it is, and what could not be had, to be shown."""
+        found = f"{found} -> {self.folder}"
+        if not self.failed:
+            return found
+        listed = ", ".join(f"{count}: {reason}" for reason, count in self.reasons.items())
+        return f"{found}\n{len(self.failed)} files have no {self.words.what} ({listed}): see the shards' lists"
 
     def knows(self, path: str) -> bool:
         """Whether it was tried to make something of the recording."""

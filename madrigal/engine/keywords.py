@@ -32,6 +32,17 @@ def plan_and_keywords(
     return plan or build_config(kind, rest, trainer), {**more, **given}
 
 
+def renamed(options: dict[str, Any], older: dict[str, str], trainer: str) -> dict[str, Any]:
+    """A trainer's keywords, with the plan's names for the `older` ones."""
+    options = dict(options)
+    for old, name in older.items():
+        if old in options:
+            if name in options:
+                raise UserError(f"{trainer} was given {old} and {name}, which are the same: give one of them.")
+            options[name] = options.pop(old)
+    return options
+
+
 def translated(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split a trainer's keywords into those of `Trainer` and those of its plan.
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from madrigal.errors import UserError
 
@@ -11,6 +12,24 @@ FINGERPRINTS = "fingerprints"
 """The key of a run's recipe that training writes; it is no option."""
 
 Fingerprints = dict[str, str]
+
+
+class LearnedRecipe(BaseModel):
+    """A recipe with `data` and a `plan`, whose run notes what it has learned from and can be followed again."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _what_a_run_learned_is_no_option(cls, values: Any) -> Any:
+        return {k: v for k, v in values.items() if k != FINGERPRINTS} if isinstance(values, dict) else values
+
+    def resolved(self, **found: Any) -> dict[str, Any]:
+        """What a run keeps of its recipe, with all that was `found` out, such as options of the model."""
+        own: Any = self
+        named = self.model_dump(mode="json", exclude={"model", "plan", "data"}, exclude_none=True)
+        data = own.data.model_dump(mode="json", exclude_defaults=True)
+        return {**named, **found, "data": data, "plan": own.plan.recorded()}
 
 
 def recipe_of(run: Path) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from madrigal.engine.plan import Plan
 from madrigal.engine.progress import tell
 from madrigal.engine.recipe import recorded
 from madrigal.engine.trainer import Trainer
-from madrigal.engine.turn import Turn
 
 
 class RecordingsTrainer(Trainer):
@@ -54,11 +53,8 @@ class RecordingsTrainer(Trainer):
             prepared_in=run / "data",
             # A run that goes on keeps the files that it began with; the other ranks take what the main one found.
             anew=anew and self.is_main,
-            say=tell,
+            say=tell if self.is_main else None,
         )
-
-    def turns(self) -> list[Turn]:
-        return [Turn(self.system, dict(self.model.named_parameters()), max_grad_norm=self.plan.max_grad_norm)]
 
     def units(self, batch: Batch) -> float:
         rate: Any = self.model.target_sample_hz

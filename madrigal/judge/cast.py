@@ -26,19 +26,21 @@ class Cast:
             if entry.text:
                 self._own.setdefault(entry.speaker, []).append(entry)
         low, high = PROMPT_SECONDS
+        self._place: dict[str, int] = {}
         for speaker, own in self._own.items():
             random.Random(f"{seed}/{speaker}").shuffle(own)
             own.sort(key=lambda entry: not low <= entry.duration <= high)
+            self._place |= {entry.path: place for place, entry in enumerate(own)}
 
     @property
     def speakers(self) -> list[str]:
         """Those that have a name."""
         return [speaker for speaker in self._own if speaker is not None]
 
-    def prompt(self, entry: Entry, number: int) -> Entry | None:
-        """A recording of the entry's speaker, another for every number; None where there is no other."""
+    def prompt(self, entry: Entry) -> Entry | None:
+        """Another recording of the entry's speaker, each of them for as many entries; None where there is no other."""
         others = [one for one in self._own.get(entry.speaker, [])[:PROMPTS] if one.text != entry.text]
-        return others[number % len(others)] if others else None
+        return others[self._place.get(entry.path, 0) % len(others)] if others else None
 
     def known(self) -> list[Entry]:
         """What the speakers are known by; nothing where there is nobody to be mistaken for."""

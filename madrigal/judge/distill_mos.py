@@ -1,7 +1,8 @@
 """Distill-MOS (Stahl and Gamper, 2025) for listening only: how good speech sounds, as one number from 1 to 5.
 
 Runs the weights of the package distillmos, whose names for layers it therefore keeps, without the package: that one
-needs torchaudio and librosa, and nothing here does. Its scores agree with the package's to five digits.
+needs torchaudio and librosa, and nothing here does. Its scores agree with the package's to four digits behind
+the point.
 """
 
 from __future__ import annotations

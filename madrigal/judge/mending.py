@@ -1,4 +1,4 @@
-"""Is a hole filled with what was there: recordings with a hole, mended, and as they were, heard by recognisers."""
+"""Is a hole filled with what was said there: recordings with a hole, mended, and as they were, heard by recognisers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FRAME = 0.02
 
 
 @dataclass(frozen=True)
-class Mend:
+class MendedRecording:
     """A recording [channels, samples], what is said in it, a hole from `start` to `stop` seconds, and the mend."""
 
     name: str
@@ -108,7 +108,7 @@ def hole_in(wave: Any, rate: int, seconds: float, seed: int) -> tuple[float, flo
 
 
 def evaluate_mending(
-    items: Sequence[Mend],
+    items: Sequence[MendedRecording],
     *,
     recognisers: Mapping[str, Transcriber],
     listener: Listener | None = None,

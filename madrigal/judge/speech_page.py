@@ -122,7 +122,7 @@ SECTIONS = (
         "Sound and pace", pace_rows, "How good it sounds to Distill-MOS, how long sentences are, and what they cost."
     ),
     Section("Durations", duration_rows, "Of the duration model, beside the recordings as the aligner reads them."),
-    Section("Mending", mending_rows, "Recordings of which a part was cut out and made anew."),
+    Section("Mending", mending_rows, "Recordings of which a part was cut out and made anew, their texts being known."),
 )
 
 
@@ -133,7 +133,9 @@ def remarks(report: SpokenReport) -> Sequence[str]:
     said = [f"{count} sentences, {report.sample_rate / 1000:g} kHz{sure}; ± is half of the 95 % interval."]
     unknown = sum(bool(item.unknown) for item in report.said)
     calls = report.evaluations
-    said += [] if calls is None else [f"A sentence takes {calls.mean:g} evaluations of the network."]
+    timings = report.duration_evaluations
+    more = "" if timings is None else f", and {timings.mean:g} of the durations'"
+    said += [] if calls is None else [f"A sentence takes {calls.mean:g} evaluations of the network{more}."]
     said += [f"{report.mending.count} recordings were mended: {_mended(report)}."] if report.mending is not None else []
     said += [f"In {unknown} of them are characters that could not be said."] if unknown else []
     said += [f"{item.measure} were left out: run `{item.install}`." for item in report.left_out]
@@ -173,6 +175,8 @@ def spoken_page(report: SpokenReport, curves: Sequence[Series] = (), lead: str =
         facts["naturalness, 1 to 5"] = f"{natural.mean:.2f}"
     if report.evaluations is not None:
         facts["evaluations a sentence"] = f"{report.evaluations.mean:g}"
+    if report.duration_evaluations is not None:
+        facts["of the durations"] = f"{report.duration_evaluations.mean:g}"
     if (real_time := report.way().real_time) is not None:
         facts["real-time factor, one core"] = f"{real_time.mean:.3f}"
     facts |= {f"likeness of voice, {kind}": f"{alike.mean:.2f}" for kind, alike in report.way().voices.items()}

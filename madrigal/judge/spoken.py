@@ -1,7 +1,7 @@
 """Judge speech that was made from text: is it what was written, is it the voice that was asked for, is it natural?
 
-Every measure is taken of all ways to say the same sentence: the model's, the ceiling (the recording's own semantic
-tokens, said by the same acoustic stages: what a perfect reader of text would get) and the recording.
+Every measure is taken of all ways to say the same sentence: the model's, the ceiling (the recording's own tokens or
+features, made to sound as the model's are: what the best of readers would get by it) and the recording.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ class SpokenReport(SavedReport):
     ways: list[Way]
     confidence: Estimate | None
     said: list[Said]
-    evaluations: Estimate | None = Field(None, description="calls of the network for a sentence")
+    evaluations: Estimate | None = Field(None, description="calls of the network that makes the sound, for a sentence")
+    duration_evaluations: Estimate | None = Field(None, description="calls of the network that says how long, for one")
     durations: DurationErrors | None = None
     mending: Mending | None = None
     left_out: list[LeftOut] = Field(default_factory=list)

@@ -1,6 +1,7 @@
 """A text as it will be said: read out, without what cannot be said, and in pieces of a sentence or less."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from madrigal.errors import UserError
@@ -10,6 +11,24 @@ from madrigal.tokenizers.text import TextTokenizer, listed, shortened
 
 MAX_CHARACTERS = 200
 """Characters of a piece: models learn from recordings of a sentence, and lose their way in longer ones."""
+
+
+def read_text(file: Path) -> str:
+    """What is written in a file, for people who may have saved it anyhow."""
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{file} is no text in UTF-8; save it as such.") from error
+    except OSError as error:
+        raise UserError(f"The text {file} cannot be read: {error.strerror}.") from error
+
+
+def transcript_of(recording: Path, text: str | None = None) -> str | None:
+    """What is said in a recording: the text that is given, else that of a .txt beside it, else nobody knows."""
+    beside = recording.with_suffix(".txt")
+    if text is None and beside.is_file():
+        text = read_text(beside)
+    return " ".join(text.split()) if text and text.strip() else None
 
 
 @dataclass(frozen=True)

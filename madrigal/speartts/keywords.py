@@ -7,6 +7,7 @@ is refused in a sentence that says what to use.
 from typing import Any
 
 from madrigal.data.tokens import PAD
+from madrigal.engine.keywords import renamed
 from madrigal.engine.recipe import build_config
 from madrigal.errors import UserError
 from madrigal.speartts.config import TextToSemanticConfig
@@ -52,12 +53,7 @@ def trainer_words(options: Options, where: str) -> Options:
     """A trainer's keywords, with the plan's names for the older ones."""
     options = dict(options)
     options.pop("dataset_delimiter_id", None)  # pairs are stored as pairs, with nothing between them
-    for older, name in PLAN.items():
-        if older in options:
-            if name in options:
-                raise UserError(f"{where} was given {older} and {name}, which are the same: give one of them.")
-            options[name] = options.pop(older)
-    return options
+    return renamed(options, PLAN, where)
 
 
 def check_tokenizer(wav2vec: Any, config: TextToSemanticConfig) -> None:

@@ -69,7 +69,7 @@ class SpearRecipe(TokenRecipe):
             results_folder=run,
             resume=resume,
             overwrite=overwrite,
-            recipe=self._resolved(config.model_dump(mode="json", exclude_defaults=True)),
+            recipe=self.resolved(model=config.model_dump(mode="json", exclude_defaults=True)),
         )
 
     def config(self, wav2vec: Any, begun: Path | None = None) -> TextToSemanticConfig:

@@ -2,7 +2,7 @@
 
 Most of what a codec of waves writes down is phase: the ear hardly needs it, and no model can foresee it. Codes of
 log-mels leave it out. They are few, what they say of a voice is in the first ones, and a model learns them quickly; the
-phase is made up where the sound is, by a vocoder, or by Griffin-Lim where there is none.
+phase is made up where the sound is, by Griffin-Lim.
 """
 
 from collections.abc import Mapping
@@ -101,22 +101,25 @@ class MelCodec(nn.Module, Pretrained):
         """[batch, 1, samples], a multiple of the hop -> normalised [batch, frames, n_mels]."""
         return self.features.normalise(self.features.raw(audio[:, 0]))
 
-    def latents(self, frames: Tensor) -> Tensor:
-        """Normalised log-mels [batch, frames, n_mels] -> what is quantized, [batch, frames, latent_dim]."""
-        latents: Tensor = self.narrow(self.encoder(self.embed(frames)))
+    def latents(self, frames: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Normalised log-mels [batch, frames, n_mels] -> what is quantized, [batch, frames, latent_dim].
+
+        With a `mask` [batch, frames], True = real, a padded row has the latents that it has alone.
+        """
+        latents: Tensor = self.narrow(self.encoder(self.embed(frames), mask=mask))
         return latents
 
-    def frames_of(self, latents: Tensor) -> Tensor:
+    def frames_of(self, latents: Tensor, mask: Tensor | None = None) -> Tensor:
         """[batch, frames, latent_dim] -> normalised log-mels [batch, frames, n_mels]."""
-        frames: Tensor = self.head(self.decoder(self.widen(latents)))
+        frames: Tensor = self.head(self.decoder(self.widen(latents), mask=mask))
         return frames.float()
 
     def autoencode(
         self, frames: Tensor, *, collect: bool = False, mask: Tensor | None = None
     ) -> tuple[Tensor, Quantized]:
         """Normalised log-mels [batch, frames, n_mels], and what comes back of them through the codes."""
-        quantized: Quantized = self.quantizer(self.latents(frames), collect=collect, mask=mask)
-        return self.frames_of(quantized.embedding), quantized
+        quantized: Quantized = self.quantizer(self.latents(frames, mask), collect=collect, mask=mask)
+        return self.frames_of(quantized.embedding, mask), quantized
 
     @torch.no_grad()
     def tokenize(self, audio: Tensor, lengths: Tensor | None = None) -> Tensor:
@@ -145,8 +148,3 @@ class MelCodec(nn.Module, Pretrained):
 
     def stream_decoder(self) -> None:
         """Griffin-Lim hears the future: there is none."""
-
-    def sounding_by(self, vocoder: nn.Module) -> "MelCodec":
-        """The codec with the voice of a vocoder that was trained for its frames."""
-        self.features.vocoder = vocoder.eval().requires_grad_(False)
-        return self

@@ -1,8 +1,8 @@
 """Everything that can be chosen about a codec of log-mels."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from madrigal.tokenizers.mel_config import Count, MelConfig
 
@@ -28,3 +28,9 @@ class MelCodecConfig(MelConfig):
     num_quantizers: Count = Field(8, description="codebooks, each of which refines those before it")
     quantize_dropout_cutoff_index: int = Field(0, ge=0, description="dropout keeps the codebooks up to this one")
     ema_decay: float = Field(0.98, ge=0, lt=1, description="how much of a codebook's past a step keeps")
+
+    @model_validator(mode="after")
+    def _a_kernel_has_a_middle(self) -> Self:
+        if self.kernel_size % 2 == 0:
+            raise ValueError(f"kernel_size is {self.kernel_size}; give an odd number")
+        return self

@@ -55,17 +55,10 @@ class MelCodecTrainer(RecordingsTrainer):
         """Statistics of the frames, then codebooks from the latents, of the step's own batches."""
         model = self.model
         if not bool(model.features.fitted):
-            model.features.fit(
-                wave[0, :length]
-                for batch in batches
-                for wave, length in zip(batch["audio"], batch["lengths"].tolist(), strict=True)
-            )
+            model.features.fit_batches(batches)
         if not bool(model.quantizer.initialized):
-            latents = []
-            for batch in batches:
-                frames, mask = self._frames(batch)
-                latents.append(model.latents(frames)[mask].float())
-            model.quantizer.initialize(torch.cat(latents))
+            heard = map(self._frames, batches)
+            model.quantizer.initialize(torch.cat([model.latents(*each)[each[1]].float() for each in heard]))
 
     def after_turn(self, turn: str, applied: bool) -> Figures:
         quantizer = self.model.quantizer
@@ -77,11 +70,13 @@ class MelCodecTrainer(RecordingsTrainer):
         return {"perplexity_mean": float(perplexity.mean()), "perplexity_min": float(perplexity.min())}
 
     def sample(self, batch: Batch) -> list[Sample]:
-        rate = self.model.target_sample_hz
-        made = self.model.decode_from_codebook_indices(self.model.tokenize(batch["audio"]))
+        """Each recording, and the recording through its codes, coded as it would be alone."""
+        model, rate = self.model, self.model.target_sample_hz
+        waves = [wave[:, :length] for wave, length in zip(batch["audio"], batch["lengths"].tolist(), strict=True)]
+        made = [model.decode_from_codebook_indices(model.tokenize(wave[None]))[0] for wave in waves]
         return [
-            {ORIGINAL: Audio(wave[:, :length], rate), "reconstruction": Audio(again[:, :length], rate)}
-            for wave, again, length in zip(batch["audio"], made, batch["lengths"].tolist(), strict=True)
+            {ORIGINAL: Audio(wave, rate), "reconstruction": Audio(again[:, : wave.shape[-1]], rate)}
+            for wave, again in zip(waves, made, strict=True)
         ]
 
     def blocks(self) -> list[nn.Module]:

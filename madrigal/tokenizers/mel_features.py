@@ -1,10 +1,10 @@
-"""What the flow model makes in the place of sound: frames of features, and the way there and back.
+"""Frames of features in the place of sound, and the way there and back: what a flow makes, and a mel codec writes down.
 
 Frame i stands for the samples from i * hop to (i + 1) * hop. Features have about zero mean and unit variance in every
 dimension, by statistics that are measured on data and kept as buffers.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, overload
 
 import torch
@@ -135,6 +135,14 @@ class Features(nn.Module):
         std = heard.std(0)
         # A dimension that hardly moves is not blown up.
         self.take_statistics(heard.mean(0), std.clamp(min=1e-2 * float(std.mean()) + 1e-6))
+
+    def fit_batches(self, batches: Iterable[Mapping[str, Any]]) -> None:
+        """The same on batches of `audio` [batch, 1, samples] with their `lengths` [batch]."""
+        self.fit(
+            wave[0, :length]
+            for batch in batches
+            for wave, length in zip(batch["audio"], batch["lengths"].tolist(), strict=True)
+        )
 
     @torch.no_grad()
     def take_statistics(self, mean: Tensor, std: Tensor) -> None:

@@ -7,7 +7,6 @@ and each is made by one worker. Who makes it does not change a byte of it.
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
@@ -33,26 +32,16 @@ class Tokenized:
     written: int
 
     @property
-    def reasons(self) -> dict[str, int]:
-        """How many recordings have no tokens for each reason, the most frequent first."""
-        return dict(Counter(self.shards.failed.values()).most_common())
-
-    @property
     def figures(self) -> dict[str, Any]:
         """What `tokens.json` says, the reasons, and how many shards were written now."""
-        return {**self.shards.info.model_dump(), "reasons": self.reasons, "written": self.written}
+        return {**self.shards.info.model_dump(), "reasons": self.shards.reasons, "written": self.written}
 
     @property
     def summary(self) -> str:
         """What was made and what could not be, to be shown."""
         info = self.shards.info
         ids, hours = info.frames * max(1, info.quantizers), info.frames / info.frame_rate / 3600
-        found = f"{info.kind}: {info.entries - info.failed} files, {hours:.2f} hours, {ids} tokens"
-        found = f"{found} -> {self.shards.folder}"
-        if not info.failed:
-            return found
-        listed = ", ".join(f"{count}: {reason}" for reason, count in self.reasons.items())
-        return f"{found}\n{info.failed} files have no tokens ({listed}): see the shards' lists"
+        return self.shards.summary(f"{info.kind}: {len(self.shards)} files, {hours:.2f} hours, {ids} tokens")
 
 
 def tokenize_manifest(

@@ -27,11 +27,12 @@ def align(
     Example: `madrigal align runs/aligner prepared/recordings -o alignments`
     """
     from madrigal.data.source import manifest_of
+    from madrigal.engine.pretrained import moved
     from madrigal.voicebox.aligner import Aligner
     from madrigal.voicebox.aligning import align_manifest
     from madrigal.voicebox.textgrid import write_textgrids
 
-    aligner = Aligner.from_pretrained(run).to(device)
+    aligner = moved(Aligner.from_pretrained(run), device)
     prepared_in = Path("prepared") / manifest.resolve().name
     recordings = manifest_of(manifest, prepared_in, anew=True, say=lambda sentence: typer.echo(sentence, err=True))
     with Bar("Aligning") as bar:

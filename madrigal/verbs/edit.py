@@ -8,7 +8,6 @@ import typer
 
 from madrigal.errors import UserError
 from madrigal.verbs.following import Bf16, CondScale, Method, Steps, Sway, followed
-from madrigal.verbs.say import read_text
 from madrigal.verbs.sounding import PIPE, check_out
 from madrigal.verbs.terminal import Bar, Device, Json, Overwrite, print_json
 
@@ -19,12 +18,15 @@ if TYPE_CHECKING:
 Source = Annotated[Path, typer.Argument(help="An audio file of any rate, with any number of channels.")]
 Run = Annotated[
     Path | None,
-    typer.Option("--run", help="A voicebox run or an exported voice; default: the voice that comes with madrigal."),
+    typer.Option("--run", help="A voicebox run or an exported voice; no voice comes with madrigal yet."),
 ]
 Transcript = Annotated[
     str | None, typer.Option("--text", help="What is said in the recording; default: a .txt beside it.")
 ]
-Target = Annotated[Path, typer.Option("--out", "-o", help="The audio file to write: wav or flac keep every sample.")]
+Target = Annotated[
+    Path,
+    typer.Option("--out", "-o", help="The audio file to write: wav keeps every sample, flac those of up to 24 bits."),
+]
 Seed = Annotated[int, typer.Option(min=0, help="The same seed makes the same.")]
 
 
@@ -53,16 +55,18 @@ def edit(
 
     To replace words the text has to be known; without one a recogniser listens, if one is installed.
 
-    Example: `madrigal edit in.wav --replace "five o'clock" "noon" -o out.wav`
+    Example: `madrigal edit in.wav --replace "five o'clock" "noon" --run runs/voicebox -o out.wav`
     """
     if (replace is None) == (fill is None):
         raise UserError('Say what to do: --replace "old words" "new words", or --fill 1.2-1.9.')
+    from madrigal.speaking.script import transcript_of
+
     editor, sound = _opened(source, out, run, seed, device, overwrite, [steps, method, cond_scale, sway, bf16])
-    known = _transcript(source, text)
+    known = transcript_of(source, text)
     if replace is not None:
         known = known or _recognised(sound, source)
         words, instead = replace
-        done = _at_work("Editing", lambda: editor.replace(sound, str(known), words, instead))
+        done = _at_work("Editing", lambda: editor.replace(sound, str(known), words, instead, str(source)))
     else:
         done = _at_work("Filling", lambda: editor.fill(sound, _spans(fill or "", "--fill"), known, str(source)))
     _tell(done, out, seed, as_json)
@@ -91,16 +95,20 @@ def denoise(
 
     With the text of the recording it says what was said there, without it what may have been.
 
-    Example: `madrigal denoise in.wav -o out.wav`
+    Example: `madrigal denoise in.wav --run runs/voicebox -o out.wav`
     """
+    from madrigal.speaking.script import transcript_of
     from madrigal.voicebox.bursts import find_bursts
+    from madrigal.voicebox.mending import leaves_something
 
     editor, sound = _opened(source, out, run, seed, device, overwrite, [steps, method, cond_scale, sway, bf16])
-    rate = editor.speech.sample_rate
-    places = find_bursts(sound.mono(rate), rate) if spans is None else _spans(spans, "--spans")
+    # At the recording's own rate: brought to another one it has nothing where a burst would have something.
+    places = find_bursts(sound.mono(sound.rate), sound.rate) if spans is None else _spans(spans, "--spans")
     if not places:
         typer.echo("No burst of noise was found: the recording stays as it is.", err=True)
-    known = _transcript(source, text)
+    if spans is None and not leaves_something(places, sound.seconds):
+        raise UserError(f"Bursts of noise cover nearly all of {source}: nothing would be left to go by.")
+    known = transcript_of(source, text)
     _tell(_at_work("Denoising", lambda: editor.fill(sound, places, known, str(source))), out, seed, as_json)
 
 
@@ -120,6 +128,7 @@ def _opened(
 
     prepare_process()
     sound = Sound.read(source)
+    sound.check_target(out)
     options = followed(**dict(zip(("steps", "method", "cond_scale", "sway", "bf16"), how, strict=True)))
     speech = load_voicebox(run or SHIPPED_VOICE, device=device)
     return Editor(speech, seed=seed, drawing=speech.drawing.but(**options)), sound
@@ -129,13 +138,6 @@ def _spans(text: str, option: str) -> Any:
     from madrigal.voicebox.mending import spans_of
 
     return spans_of(text, option)
-
-
-def _transcript(source: Path, text: str | None) -> str | None:
-    beside = source.with_suffix(".txt")
-    if text is None and beside.is_file():
-        text = read_text(beside)
-    return " ".join(text.split()) if text and text.strip() else None
 
 
 def _recognised(sound: "Sound", source: Path) -> str:

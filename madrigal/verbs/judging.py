@@ -11,10 +11,27 @@ from madrigal.verbs.following import CondScale, Method, Steps, Sway, followed
 from madrigal.verbs.generate import TEMPERATURE as CONTINUING
 from madrigal.verbs.sampling import PromptScale, TopK, TopP, samplings
 from madrigal.verbs.say import TEMPERATURE as SPEAKING
-from madrigal.verbs.terminal import Bar, Device, Json, screen
+from madrigal.verbs.terminal import Bar, Json, given, refuse, screen
 
 if TYPE_CHECKING:
     from madrigal.judge.record import SavedReport
+
+KINDS = {
+    "codec": "a codec",
+    "vocoder": "a vocoder",
+    "audiolm": "an audiolm",
+    "speartts": "a speartts",
+    "voicebox": "a voicebox",
+}
+FOR = {
+    "voice": ("speartts", "voicebox"),
+    **dict.fromkeys(("kbps", "opus"), ("codec",)),
+    **dict.fromkeys(("prompt_seconds", "seconds"), ("audiolm",)),
+    **dict.fromkeys(("holes", "steps", "method", "cond_scale", "sway"), ("voicebox",)),
+    **dict.fromkeys(("temperature", "top_k", "top_p", "prompt_scale"), ("audiolm", "speartts")),
+    **dict.fromkeys(("seed", "device"), ("audiolm", "speartts", "voicebox")),
+}
+"""What each option is for; those that are not here are for all."""
 
 
 def evaluate(
@@ -29,19 +46,28 @@ def evaluate(
         str | None, typer.Option(help="Rates to judge, with commas; default: a quarter, half and all of the codec's.")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Utterances at the most.")] = 100,
-    opus: Annotated[bool, typer.Option(help="Judge Opus at the same rates beside it.")] = True,
+    opus: Annotated[
+        bool | None, typer.Option(help="Judge Opus at the same rates beside a codec; default: yes.")
+    ] = None,
     recogniser: Annotated[
         Path | None, typer.Option(help="A CTranslate2 Whisper folder for the word error rate.")
     ] = None,
-    prompt_seconds: Annotated[float, typer.Option(min=0.2, help="AudioLM: length of the prompts.")] = 3.0,
-    seconds: Annotated[float, typer.Option(min=0.2, help="AudioLM: length of the continuations.")] = 3.0,
+    prompt_seconds: Annotated[
+        float | None, typer.Option(min=0.2, help="AudioLM: length of the prompts; default: 3.")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.2, help="AudioLM: length of the continuations; default: 3.")
+    ] = None,
     voice: Annotated[
         str | None,
         typer.Option(
             "--voice", help="Speech from text: an audio file to speak like; a voicebox takes its recordings' speakers."
         ),
     ] = None,
-    holes: Annotated[int, typer.Option(min=0, help="voicebox: recordings of which a part is cut out and mended.")] = 50,
+    holes: Annotated[
+        int | None,
+        typer.Option(min=0, help="voicebox: recordings of which a part is cut out and mended; default: 50."),
+    ] = None,
     steps: Steps = None,
     method: Method = None,
     cond_scale: CondScale = None,
@@ -52,69 +78,68 @@ def evaluate(
     top_k: TopK = None,
     top_p: TopP = None,
     prompt_scale: PromptScale = None,
-    seed: Annotated[int, typer.Option(min=0, help="Continuation or sentence i is drawn with seed + i.")] = 0,
-    device: Device = "cpu",
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Continuation or sentence i is drawn with seed + i; default: 0.")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Where a model that speaks runs, such as cuda or cuda:1; default: cpu.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Judge a codec, an AudioLM or speech from text on recordings that it has not heard: a table, a JSON file, a page.
 
     Example: `madrigal evaluate runs/codec --data prepared/test --kbps 3,6`
     """
-    system, path = _system(Path(run)), Path(run)
-    if voice is not None and system not in ("speartts", "voicebox"):
-        raise UserError(f"--voice is for a run of speartts or of voicebox, and {run} is neither: leave it out.")
-    options: dict[str, Any] = {"data": data, "out": out, "limit": limit, "recogniser": recogniser}
-    drawing: dict[str, Any] = {"seed": seed, "device": device}
+    path = Path(run)
+    kind = _kind(path)
     flowing = {"steps": steps, "method": method, "cond_scale": cond_scale, "sway": sway}
     draws = {"top_k": top_k, "top_p": top_p, "prompt_scale": prompt_scale}
-    if system != "voicebox":
-        _refuse(flowing, run, "voicebox")
-    if system in ("speartts", "voicebox") and data is None:
+    drawing = {"seed": seed, "device": device}
+    lengths = {"prompt_seconds": prompt_seconds, "seconds": seconds}
+    options: dict[str, Any] = {"data": data, "out": out, "limit": limit, "recogniser": recogniser}
+    for name, value in {
+        **{"voice": voice, "kbps": kbps, "opus": opus, "holes": holes, "temperature": temperature},
+        **{**flowing, **draws, **drawing, **lengths},
+    }.items():
+        if kind not in FOR[name]:
+            refuse({name: value}, " or ".join(KINDS[one] for one in FOR[name]), f"{run} is {KINDS[kind]}")
+    if kind in ("speartts", "voicebox") and data is None:
         raise UserError("Name recordings with texts that the run has not seen with --data FOLDER.")
-    if system == "voicebox":
-        _refuse({"temperature": temperature, **draws}, run, "a model of tokens")
+    options |= given(drawing)
+    if kind == "voicebox":
         from madrigal.judge.speech_page import show_spoken
         from madrigal.voicebox_evaluation import evaluate_voicebox
 
-        options |= {"voice": voice, "holes": holes, "options": followed(**flowing)}
-        _judge(evaluate_voicebox, path, {**drawing, **options}, show_spoken, as_json=as_json)
-    elif system == "speartts":
+        options |= {"voice": voice, **given({"holes": holes}), "options": followed(**flowing)}
+        _judge(evaluate_voicebox, path, options, show_spoken, as_json=as_json)
+    elif kind == "speartts":
         if voice is not None and not Path(voice).is_file():
             raise UserError(f"There is no file {voice} to take a voice from; check --voice.")
         from madrigal.judge.speech_page import show_spoken
         from madrigal.speartts_evaluation import evaluate_speech
 
-        drawing["sampling"] = samplings(temperature or SPEAKING, **draws)
-        prompt = None if voice is None else Path(voice)
-        _judge(evaluate_speech, path, {"voice": prompt, **drawing, **options}, show_spoken, as_json=as_json)
-    elif (path / "coarse").is_dir():
+        options |= {"voice": None if voice is None else Path(voice)}
+        options |= {"sampling": samplings(temperature or SPEAKING, **draws)}
+        _judge(evaluate_speech, path, options, show_spoken, as_json=as_json)
+    elif kind == "audiolm":
         if data is None:
             raise UserError("Name recordings of speakers that the run has not heard with --data FOLDER.")
         from madrigal.audiolm_evaluation import evaluate_audiolm
         from madrigal.judge.continuation_page import show_continuations
 
-        drawing["sampling"] = samplings(temperature or CONTINUING, **draws)
-        options |= {"prompt_seconds": prompt_seconds, "seconds": seconds}
-        _judge(evaluate_audiolm, path, {**drawing, **options}, show_continuations, as_json=as_json)
-    elif system == "vocoder":
-        _refuse({"temperature": temperature, **draws}, run, "a model of tokens")
-        _refuse({"kbps": kbps}, run, "a codec")
+        options |= {**given(lengths), "sampling": samplings(temperature or CONTINUING, **draws)}
+        _judge(evaluate_audiolm, path, options, show_continuations, as_json=as_json)
+    elif kind == "vocoder":
         from madrigal.evaluation import evaluate_vocoder
         from madrigal.judge.table import show
 
         _judge(evaluate_vocoder, run, options, show, as_json=as_json)
-    elif system not in (None, "soundstream"):
-        raise UserError(
-            f"{run} is a run of {system}: evaluate takes one of a codec, a vocoder, audiolm, speartts or voicebox."
-        )
     else:
-        if any(given is not None for given in (temperature, *draws.values())):
-            raise UserError(f"{run} is a codec, which draws nothing: leave out --temperature, --top-k and --top-p.")
         from madrigal.evaluation import evaluate_run
         from madrigal.judge.table import show
 
         rates = None if kbps is None else _rates(kbps)
-        _judge(evaluate_run, run, {"rates": rates, "opus": opus, **options}, show, as_json=as_json)
+        _judge(evaluate_run, run, {"rates": rates, **given({"opus": opus}), **options}, show, as_json=as_json)
 
 
 def _judge(
@@ -135,22 +160,20 @@ def _judge(
     typer.echo(f"Report: {folder / 'report.html'}")
 
 
-def _system(run: Path) -> str | None:
-    """What the recipe of a run says that it is of; a shipped codec or an exported one has none."""
+def _kind(run: Path) -> str:
+    """What there is to judge, as the recipe of the run says; a shipped codec or an exported one has none."""
+    is_audiolm = (run / "coarse").is_dir()
     if not (run / "recipe.yaml").is_file():
         from madrigal.voicebox.loading import is_voicebox
 
-        return "voicebox" if is_voicebox(run) else None
+        return "voicebox" if is_voicebox(run) else "audiolm" if is_audiolm else "codec"
     from madrigal.engine.recipe import read_recipe
 
-    return str(read_recipe(run / "recipe.yaml").get("system"))
-
-
-def _refuse(options: dict[str, Any], run: str, kind: str) -> None:
-    """An option that would not act is no option."""
-    for name, value in options.items():
-        if value is not None:
-            raise UserError(f"--{name.replace('_', '-')} is for {kind}, and {run} is none: leave it out.")
+    system = str(read_recipe(run / "recipe.yaml").get("system"))
+    kind = "codec" if system == "soundstream" else system
+    if kind not in KINDS:
+        raise UserError(f"{run} is a run of {system}: evaluate takes {' or '.join(KINDS.values())}.")
+    return kind
 
 
 def _rates(text: str) -> list[float]:

@@ -9,7 +9,7 @@ from madrigal.errors import UserError
 from madrigal.verbs.following import Bf16, CondScale, Method, Steps, Sway, followed
 from madrigal.verbs.sampling import PromptScale, TopK, TopP, samplings
 from madrigal.verbs.sounding import PIPE, check_out, write_speech, write_stream
-from madrigal.verbs.terminal import Bar, Device, Json, Overwrite, print_json
+from madrigal.verbs.terminal import Bar, Device, Json, Overwrite, given, print_json, refuse
 
 TEMPERATURE = "0.7,0.8,0.8"
 """Of speartts, which draws tokens."""
@@ -22,7 +22,7 @@ def say(
         typer.Option(
             "--run",
             help="A run of voicebox or speartts, an exported voice, or the runs of text-to-semantic, coarse and fine, "
-            "each with --run; default: the voice that comes with madrigal.",
+            "each with --run; no voice comes with madrigal yet.",
         ),
     ] = None,
     voice: Annotated[
@@ -60,7 +60,7 @@ def say(
 ) -> None:
     """Speak a text of any length, with numbers, dates and money read out; long ones sentence by sentence.
 
-    What cannot be said is told. Without a voice the model takes the first that it has, or any.
+    What cannot be said is told. Without --voice a voicebox takes the voice that it has learned most of, if it has any.
 
     Example: `madrigal say "It is 5 o'clock." --run runs/voicebox --voice me.wav -o out.wav`
     """
@@ -75,10 +75,14 @@ def say(
 
     prepare_process()
     if runs is None or _is_voicebox(runs):
-        _refuse(drawing, "speartts", "a voicebox")
-        model, options = _voicebox(runs, device), {**_given(timing), **followed(**flowing)}
+        refuse(drawing, "speartts", "this is a voicebox")
+        if seconds is not None and rate is not None:
+            raise UserError("--seconds and --rate both say how fast it is spoken: give one of them.")
+        if voice_text is not None and (voice is None or not Path(voice).is_file()):
+            raise UserError("--voice-text is what is said in an audio file, and --voice names none: leave it out.")
+        model, options = _voicebox(runs, device), {**given(timing), **followed(**flowing)}
     else:
-        _refuse(timing, "voicebox", "speartts")
+        refuse(timing, "voicebox", "this is speartts")
         _check_prompt(voice)
         sampling = samplings(temperature or TEMPERATURE, **draws)
         model, options = _speartts(runs, tokenizer, codec, device), {"sampling": sampling}
@@ -115,17 +119,11 @@ def say(
 def _text(text: str | None, file: Path | None) -> str:
     if (text is None) == (file is None):
         raise UserError('Give a text to say, as in `madrigal say "Good morning." …`, or a file of it with --file.')
-    return str(text) if file is None else read_text(file)
+    if file is None:
+        return str(text)
+    from madrigal.speaking.script import read_text
 
-
-def read_text(file: Path) -> str:
-    """What is written in a file, for people who may have saved it anyhow."""
-    try:
-        return file.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{file} is no text in UTF-8; save it as such.") from error
-    except OSError as error:
-        raise UserError(f"The text {file} cannot be read: {error.strerror}.") from error
+    return read_text(file)
 
 
 def _is_voicebox(runs: list[Path]) -> bool:
@@ -147,16 +145,6 @@ def _speartts(runs: list[Path], tokenizer: str | None, codec: str | None, device
     from madrigal.speartts.loading import load_text_to_speech
 
     return load_text_to_speech(runs, tokenizer=tokenizer, codec=codec, device=device)
-
-
-def _given(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
-
-
-def _refuse(options: dict[str, Any], kind: str, here: str) -> None:
-    """An option that would not act is no option."""
-    for name in _given(options):
-        raise UserError(f"--{name.replace('_', '-')} is for {kind}, and this is {here}: leave it out.")
 
 
 def _check_prompt(voice: str | None) -> None:

@@ -32,6 +32,13 @@ def check_out(out: Path, *, overwrite: bool) -> None:
         return
     if out.is_dir():
         raise UserError(f"{out} is a folder; name an audio file to write with -o.")
+    import soundfile
+
+    if out.suffix[1:].upper() not in {*soundfile.available_formats(), "OPUS"}:
+        raise UserError(f"{out} could not be written, for its ending is no format: name a .wav, .flac or .ogg file.")
+    above = next(folder for folder in out.absolute().parents if folder.exists())
+    if not above.is_dir():
+        raise UserError(f"{out} cannot be written, for {above} is no folder; name another file with -o.")
     if out.exists() and not overwrite:
         raise UserError(f"{out} is there already; name another file with -o, or replace it with --overwrite.")
 
@@ -45,7 +52,7 @@ def write_speech(make: Callable[[], Any], out: Path) -> Sounded:
     took = time.perf_counter() - begin
     samples = int(speech.wave.shape[-1])
     _check_said(samples)
-    out.parent.mkdir(parents=True, exist_ok=True)
+    _make_folder(out)
     write(out, speech.wave, speech.sample_rate)
     return Sounded(samples, took, took)
 
@@ -73,18 +80,29 @@ def _opened(out: Path, model: Any) -> Iterator[Callable[[Any], object]]:
         return
     import soundfile
 
-    out.parent.mkdir(parents=True, exist_ok=True)
+    from madrigal.data.audio import container_of
+
+    _make_folder(out)
+    container, subtype = container_of(out)
+    how = {"format": container, "subtype": subtype}
     path = out.with_name(f"{out.stem}.unfinished{out.suffix}") if out.exists() else out
     try:
-        with soundfile.SoundFile(path, "w", model.sample_rate, model.channels) as file:
+        with soundfile.SoundFile(path, "w", model.sample_rate, model.channels, **how) as file:
             yield lambda sound: (file.write(sound), file.flush())
         path.replace(out)
-    except (soundfile.SoundFileError, TypeError, ValueError) as error:
+    except (soundfile.SoundFileError, OSError, TypeError, ValueError) as error:
         path.unlink(missing_ok=True)
         raise UserError(f"{out} could not be written ({error}); name a .wav, .flac or .ogg file.") from error
     except BaseException:
         path.unlink(missing_ok=True)
         raise
+
+
+def _make_folder(out: Path) -> None:
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"The folder {out.parent} cannot be made ({error.strerror}); name another file.") from error
 
 
 def _check_said(samples: int) -> None:

@@ -1,13 +1,27 @@
 """What the verbs share: options of the same name and meaning, a progress bar, JSON on the screen."""
 
 import json
+from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
 import typer
 
+from madrigal.errors import UserError
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
 Device = Annotated[str, typer.Option(help="Where the stages run, such as cuda or cuda:1.")]
+
+
+def given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that were given."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def refuse(options: Mapping[str, Any], kind: str, here: str) -> None:
+    """An option that would not act is no option."""
+    for name in given(options):
+        raise UserError(f"--{name.replace('_', '-')} is for {kind}, and {here}: leave it out.")
 
 
 class Bar:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from madrigal.data.collate import mask_from_lengths
 from madrigal.engine.pretrained import Pretrained
+from madrigal.errors import UserError
 from madrigal.tokenizers.fingerprint import fingerprint_of
 from madrigal.tokenizers.mel_frames import MelFrames
 from madrigal.voicebox.monotonic import IMPOSSIBLE, all_paths, best_path, log_prior
@@ -30,6 +31,8 @@ PACE = 10.0
 """The means are stored as a tenth: an optimizer's step, which suits a network's weights, then moves them enough."""
 SILENT = math.log(1e-5)
 """A log-mel of nothing."""
+MOST_SECONDS = 180.0
+"""What is longer is not aligned with its text: the table of frames and symbols would be too large."""
 
 
 class AlignerConfig(BaseModel):
@@ -143,7 +146,7 @@ class Aligner(nn.Module, Pretrained):
         count = frames.sum()
         return {"mean": -(shares * heard.nearness).sum() / count, "symbol": -(wanted * logs).sum() / count}
 
-    def _hear(self, mels: Tensor, symbols: Tensor, frames: Tensor) -> "Heard":
+    def _hear(self, mels: Tensor, symbols: Tensor, frames: Tensor) -> "Evidence":
         with torch.autocast(mels.device.type, enabled=False):
             sound = (with_slopes(mels.float(), frames) - self.mean) / self.std
             means = PACE * self.means(symbols.clamp(min=0))
@@ -155,7 +158,7 @@ class Aligner(nn.Module, Pretrained):
         there, which = torch.unique(symbols.clamp(min=0), return_inverse=True)
         logits = F.linear(hidden, self.classes.weight[there], self.classes.bias[there]).float()
         named = logits.gather(2, which[:, None].expand(-1, mels.shape[1], -1))
-        return Heard(nearness, named, logits, which)
+        return Evidence(nearness, named, logits, which)
 
     @torch.no_grad()
     def align(
@@ -170,19 +173,32 @@ class Aligner(nn.Module, Pretrained):
         sure = _along(log_probs + same[:, None].log(), durations).clamp(max=0.0)
         return Aligned(durations, (sure.sum(1) / frames).exp())
 
-    def align_text(self, wave: Tensor, text: str) -> tuple[Tensor, Tensor, float]:
-        """One wave [samples] and its text -> symbols, durations [symbols], and the alignment's confidence."""
+    def align_text(self, wave: Tensor, text: str, name: str = "The recording") -> tuple[Tensor, Tensor, float]:
+        """One wave [samples] and its text -> symbols, durations [symbols], and the alignment's confidence.
+
+        `name` is what a sentence that refuses it begins with.
+        """
+        self.check_length(len(wave), name)
         symbols = torch.tensor([self.symbols.encode(text)], device=wave.device)
         samples, lengths = (torch.tensor([size], device=wave.device) for size in (len(wave), symbols.shape[1]))
-        found = self.align(wave[None], symbols, samples=samples, lengths=lengths)
+        found = self.align(wave[None], symbols, samples=samples, lengths=lengths, names=[name])
         return symbols[0], found.durations[0], float(found.confidence[0])
+
+    def check_length(self, samples: int, name: str = "The recording") -> None:
+        """Refuse to align more than fits into the memory."""
+        seconds = samples / self.config.sample_rate
+        if seconds > MOST_SECONDS:
+            raise UserError(
+                f"{name} has {seconds:.0f} seconds, and words are found in {MOST_SECONDS:.0f} at most: cut it, and its "
+                "text, into parts."
+            )
 
     def fingerprint(self) -> str:
         """16 hex digits that change with anything that could change an alignment."""
         return fingerprint_of(self.config.model_dump(mode="json"), self.exported())
 
 
-class Heard(NamedTuple):
+class Evidence(NamedTuple):
     """Of frames: nearness to the symbols' means, and what the classifier says of them, [batch, frames, symbols] both;
     its logits [batch, frames, classes] over the symbols that the batch has, and which of these each is."""
 

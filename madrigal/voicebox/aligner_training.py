@@ -21,7 +21,7 @@ from madrigal.voicebox.aligner import Aligner, silent_behind
 from madrigal.voicebox.expand import expand
 from madrigal.voicebox.monotonic import best_path
 from madrigal.voicebox.source import collate_aligned
-from madrigal.voicebox.spoken import spoken
+from madrigal.voicebox.spoken import spoken_datasets
 
 
 class AlignerPlan(Plan):
@@ -68,7 +68,7 @@ class AlignerTrainer(Trainer):
 
     def _open(self, source: Source, run: Path, *, anew: bool) -> tuple[Any, Any]:
         say = tell if self.is_main else None
-        return spoken(source, self.model, run / "data", anew=anew and self.is_main, say=say)
+        return spoken_datasets(source, self.model, run / "data", anew=anew and self.is_main, say=say)
 
     def first_step(self, batches: list[Batch]) -> None:
         """How loud each band is and how silence sounds, from the first batches."""

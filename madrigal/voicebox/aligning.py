@@ -7,7 +7,6 @@ made one by one. What is in a shard follows from the manifest and the aligner al
 from __future__ import annotations
 
 import io
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,11 +36,11 @@ from madrigal.voicebox.alignments import (
     AlignmentSet,
     texts_digest,
 )
+from madrigal.voicebox.spoken import check_frames, symbols_of
 
 Progress = Callable[[int, int], object]
 # Padded seconds that are aligned at once: enough to share the cost of going from frame to frame.
 BATCH_SECONDS = 120.0
-NO_TEXT = "it has no text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,27 +51,21 @@ class Aligning:
     written: int
 
     @property
-    def reasons(self) -> dict[str, int]:
-        """How many recordings have no alignment for each reason, the most frequent first."""
-        return dict(Counter(self.alignments.failed.values()).most_common())
-
-    @property
     def figures(self) -> dict[str, Any]:
         """What `alignments.json` says, the reasons, and how many shards were written now."""
-        return {**self.alignments.info.model_dump(mode="json"), "reasons": self.reasons, "written": self.written}
+        return {
+            **self.alignments.info.model_dump(mode="json"),
+            "reasons": self.alignments.reasons,
+            "written": self.written,
+        }
 
     @property
     def summary(self) -> str:
         """What was made and what could not be, to be shown."""
         info = self.alignments.info
-        found = (
-            f"{info.entries - info.failed} files, {info.frames / info.frame_rate / 3600:.2f} hours, mean confidence "
-            f"{info.confidence:.3f} -> {self.alignments.folder}"
-        )
-        if not info.failed:
-            return found
-        listed = ", ".join(f"{count}: {reason}" for reason, count in self.reasons.items())
-        return f"{found}\n{info.failed} files have no alignment ({listed}): see the shards' lists"
+        hours = info.frames / info.frame_rate / 3600
+        found = f"{len(self.alignments)} files, {hours:.2f} hours, mean confidence {info.confidence:.3f}"
+        return self.alignments.summary(found)
 
 
 def align_manifest(
@@ -115,7 +108,7 @@ def _write_shard(
     symbols: dict[str, list[int]] = {}
     for entry in entries:
         try:
-            symbols[entry.path] = _symbols_of(entry, aligner)
+            symbols[entry.path] = symbols_of(entry, aligner)
         except DecodeError as error:
             found[entry.path] = AlignedEntry(path=entry.path, reason=error.reason)
     for batch in _batches([entry for entry in entries if entry.path in symbols]):
@@ -138,20 +131,6 @@ def _write_shard(
     write_whole(shard_file(folder, number, "npy"), data.getvalue())
     write_whole(shard_file(folder, number, "json"), shard.model_dump_json(exclude_none=True, indent=1).encode() + b"\n")
     return shard
-
-
-def _symbols_of(entry: Entry, aligner: Aligner) -> list[int]:
-    """The symbols of a recording's text, or a DecodeError that says why it has none that fit."""
-    if not (entry.text or "").strip():
-        raise DecodeError.of(entry.path, NO_TEXT)
-    try:
-        symbols = aligner.symbols.encode(entry.text or "")
-    except UserError as error:
-        raise DecodeError.of(entry.path, str(error).rstrip(".")) from error
-    frames = int(entry.duration * aligner.config.frame_rate + 0.5)
-    if len(symbols) > frames:
-        raise DecodeError.of(entry.path, f"its text has {len(symbols)} symbols, and it has {frames} frames")
-    return symbols
 
 
 def _batches(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
@@ -201,9 +180,7 @@ def _align(
 def _wave(path: Path, symbols: int, aligner: Aligner) -> Tensor:
     """The recording [samples]; one that came out shorter than its header says may have too few frames after all."""
     wave = read(path, sample_rate=aligner.config.sample_rate, channels=1)[0]
-    frames = len(wave) // aligner.config.hop
-    if symbols > frames:
-        raise DecodeError.of(path, f"its text has {symbols} symbols, and it has {frames} frames")
+    check_frames(path, symbols, len(wave) // aligner.config.hop)
     return wave
 
 

@@ -4,7 +4,8 @@
 - With `cond_mask` [batch, frames], True = to be made, `cond` is a whole recording with holes. (A `context_mask`, as
   everywhere else here, says the opposite: True = given.)
 - `ids` are of all frames of the result, the prompt's among them (-1 where one is not known). `texts`, `phoneme_ids` and
-  `semantic_token_ids` are of what comes after the prompt.
+  `semantic_token_ids` are of what comes after the prompt. Texts are said by the wrapper's `text_to_semantic`, or by the
+  symbols of its `duration_predictor`.
 - `lengths` in frames, or `seconds`, are of the whole result. Without them it is as long as its ids say.
 """
 
@@ -19,7 +20,8 @@ from madrigal.data.collate import mask_from_lengths
 from madrigal.data.tokens import PAD
 from madrigal.errors import UserError
 from madrigal.voicebox.expand import at_frame_rate, expand
-from madrigal.voicebox.frame_ids import fitted, spread
+from madrigal.voicebox.filling import NOTHING_TO_MAKE
+from madrigal.voicebox.frame_ids import fitted, known_frames, spread
 
 if TYPE_CHECKING:
     from madrigal.voicebox.flow import ConditionalFlowMatcherWrapper
@@ -74,13 +76,15 @@ def asked_for(
         counts = (made != PAD).sum(1)
         ids, wanted = _after(made, counts, before), before + counts
     elif ids is not None and wanted is None:
-        wanted = (torch.arange(1, ids.shape[1] + 1) * (ids.cpu() != PAD)).amax(1)
+        wanted = known_frames(ids.cpu())
     if wanted is None:
         raise UserError("How much is to be made? Give ids, texts, lengths in frames, or seconds.")
+    if bool((wanted < 1).any()):
+        raise UserError(NOTHING_TO_MAKE)
     if bool((wanted <= before).any()):
         raise UserError("The result would be no longer than the prompt: its length counts the prompt too.")
     size = int(wanted.max())
-    ids = None if ids is None else fitted(ids, size)
+    ids = None if ids is None else fitted(ids, wanted, size)
     if prompt is None:
         return Asked(wanted, ids=ids)
     return Asked(wanted, *_given(*prompt, cond_mask, size), ids)
@@ -148,7 +152,19 @@ def _ids(
 ) -> Tensor:
     """Ids of frames [batch, frames], for as many frames as are wanted, or as the words take."""
     predictor, speaker = wrapper.duration_predictor, wrapper.text_to_semantic
+    rate = getattr(getattr(speaker, "wav2vec", None), "frame_rate", None)
+    is_semantic = semantic_token_ids is not None or (texts is not None and speaker is not None)
+    if is_semantic and predictor is not None and predictor.symbols is not None:
+        raise UserError(
+            "The duration_predictor knows the symbols of texts, and no semantic tokens: give the wrapper one of these, "
+            "or none, and lengths or seconds."
+        )
     if texts is not None and speaker is not None:
+        if predictor is None and frames is None and speaker.config.unique_consecutive:
+            raise UserError(
+                "The text_to_semantic writes a token once, however long it sounds: give lengths or seconds, or a "
+                "duration_predictor of semantic tokens."
+            )
         semantic_token_ids = speaker.generate(list(texts), source_type="text", target_type="speech").ids
     elif texts is not None:
         if predictor is None:
@@ -164,7 +180,6 @@ def _ids(
         return expand(symbols, durations)
     if frames is not None:
         return spread(symbols, frames)
-    rate = getattr(getattr(speaker, "wav2vec", None), "frame_rate", None)
     if rate is None or wrapper.features is None or semantic_token_ids is None:
         raise UserError("Nobody knows how long these ids sound: give lengths or seconds, or a duration_predictor.")
     to_rate = wrapper.features.sample_rate / wrapper.features.hop

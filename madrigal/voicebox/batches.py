@@ -1,7 +1,8 @@
 """What a trainer of flows is given: features or waves, and ids of their frames.
 
 An item of a dataset is a wave [samples] or [1, samples], features [frames, dim_in], a tuple of one of these and ids, or
-a dict: "audio" or "features"; "ids" at frame rate, "symbols" with "durations", or "semantic" tokens.
+a dict: "audio" or "features"; "ids" at frame rate, "symbols" with "durations", or "semantic" tokens. Older names are
+"wave" and "raw_wave", "phoneme_ids" (symbols) and "semantic_token_ids".
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from madrigal.data.collate import Batch
 from madrigal.errors import UserError
 from madrigal.voicebox.source import collate_aligned
 
-OLDER = {"wave": "audio", "raw_wave": "audio", "phoneme_ids": "ids", "semantic_token_ids": "semantic"}
+OLDER = {"wave": "audio", "raw_wave": "audio", "phoneme_ids": "symbols", "semantic_token_ids": "semantic"}
 
 
 def collate_flows(items: Sequence[Any], dim_in: int) -> Batch:

@@ -13,6 +13,8 @@ from madrigal.voicebox.mending import Span
 
 BANDS, LOW_HZ, HIGH_HZ = 16, 150.0, 7500.0
 """Bands of equal width, between which noise is flat and speech is not."""
+NOTHING = 1e-6
+"""Beside its strongest frequency, a recording has nothing where there is less power than this (-60 dB)."""
 FLAT = 0.5
 """Geometric over arithmetic mean of the bands: noise has over 0.8, an s about 0.2, a vowel less."""
 BELOW_SPEECH_DB = 15.0
@@ -40,9 +42,9 @@ def find_bursts(wave: Tensor, sample_rate: int) -> list[Span]:
     level = 10 * torch.quantile(voiced, 0.95).log10()
     loud = 10 * power.clamp(min=1e-12).log10() > level - BELOW_SPEECH_DB
     spans = [(start * hop / sample_rate, stop * hop / sample_rate) for start, stop in _runs((flatness > FLAT) & loud)]
-    spans = [span for span in _joined(spans) if SHORTEST <= span[1] - span[0] <= LONGEST]
+    spans = [span for span in _merged(spans) if SHORTEST <= span[1] - span[0] <= LONGEST]
     seconds = len(wave) / sample_rate
-    return _joined([(max(0.0, start - MARGIN), min(seconds, stop + MARGIN)) for start, stop in spans])
+    return _merged([(max(0.0, start - MARGIN), min(seconds, stop + MARGIN)) for start, stop in spans])
 
 
 def _bands(wave: Tensor, sample_rate: int, hop: int) -> Tensor:
@@ -50,7 +52,12 @@ def _bands(wave: Tensor, sample_rate: int, hop: int) -> Tensor:
     size = 4 * hop
     window = torch.hann_window(size, device=wave.device)
     spectrum = torch.stft(wave, size, hop, window=window, return_complex=True, pad_mode="constant").abs().square().T
-    edges = torch.linspace(LOW_HZ, min(HIGH_HZ, sample_rate / 2), BANDS + 1) * size / sample_rate
+    # A recording that came by telephone, or was brought to another rate, has nothing above some frequency: empty bands
+    # would make all of it look like speech.
+    power = spectrum.mean(0)
+    there = (power > NOTHING * power.max()).nonzero()[:, 0]
+    top = float(there[-1]) * sample_rate / size if len(there) else sample_rate / 2
+    edges = torch.linspace(LOW_HZ, max(2 * LOW_HZ, min(HIGH_HZ, top)), BANDS + 1) * size / sample_rate
     places = edges.round().long().tolist()
     return torch.stack([spectrum[:, a : max(b, a + 1)].mean(1) for a, b in pairwise(places)], 1)
 
@@ -61,7 +68,7 @@ def _runs(marked: Tensor) -> list[tuple[int, int]]:
     return list(zip((steps == 1).nonzero()[:, 0].tolist(), (steps == -1).nonzero()[:, 0].tolist(), strict=True))
 
 
-def _joined(spans: list[Span]) -> list[Span]:
+def _merged(spans: list[Span]) -> list[Span]:
     found: list[Span] = []
     for start, stop in spans:
         if found and start - found[-1][1] < JOIN:

@@ -4,6 +4,9 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+OF_IDS = ("num_cond_tokens", "dim_cond_emb", "ids_drop_prob", "text_drop_prob")
+"""Options that a model without ids does not have."""
+
 
 class VoiceBoxConfig(BaseModel):
     """A transformer over frames of sound, and what is hidden from it while it learns."""
@@ -21,6 +24,7 @@ class VoiceBoxConfig(BaseModel):
     heads: int = Field(16, ge=1, description="its heads")
     dim_head: int = Field(64, ge=2, multiple_of=2, description="width of a head")
     ff_mult: float = Field(4, gt=0, description="width of the feed-forward, before its gate takes a third")
+    frames_per_token: int = Field(1, ge=1, description="frames that the transformer takes as one: fewer, and quicker")
     time_hidden_dim: int | None = Field(
         None, ge=2, multiple_of=2, description="width of the vector of the flow's time; default: dim"
     )
@@ -37,6 +41,9 @@ class VoiceBoxConfig(BaseModel):
     )
     ids_drop_prob: float = Field(
         0.0, ge=0, le=1, description="share of rows whose given frames have no ids: prompts without a transcript"
+    )
+    text_drop_prob: float = Field(
+        0.0, ge=0, le=1, description="share of rows with given frames that have no ids at all: filling without a text"
     )
     cond_drop_prob: float = Field(
         0.0, ge=0, lt=1, description="share of rows trained with neither frames nor ids, for guidance"
@@ -55,4 +62,7 @@ class VoiceBoxConfig(BaseModel):
             raise ValueError(f"conv_pos_embed_kernel_size is {self.conv_pos_embed_kernel_size}; give an odd number")
         if self.condition_on_text and self.num_cond_tokens is None:
             raise ValueError("num_cond_tokens is missing; give the size of the vocabulary, or condition_on_text=False")
+        for name in OF_IDS if not self.condition_on_text else ():
+            if getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{name} says something of ids, and condition_on_text=False has none; leave it out")
         return self

@@ -27,7 +27,10 @@ class Drawing(BaseModel):
     cond_scale: float = Field(1.0, ge=0, description="over 1: lean on the text and the voice")
     sway: float | None = Field(None, ge=-1, le=1.75, description="under 0: more of the intervals lie near the noise")
     bf16: bool | Literal["auto"] = Field(
-        False, description="compute in 16 bits: twice as fast on a CPU that has them, else slower; auto: if it has them"
+        False, description="compute in 16 bits: faster on a CPU that has them, else slower; auto: if it has them"
+    )
+    duration_steps: int | None = Field(
+        None, ge=1, description="intervals of the midpoint method for durations of kind=flow; null: 8"
     )
 
     def but(self, **changes: Any) -> Self:
@@ -40,4 +43,4 @@ class Drawing(BaseModel):
         kind = voicebox.device.type
         half = has_bf16(kind) if self.bf16 == "auto" else self.bf16
         with torch.autocast(kind, torch.bfloat16, enabled=half):
-            return fill(voicebox, lengths, **given, **self.model_dump(exclude={"bf16"}))
+            return fill(voicebox, lengths, **given, **self.model_dump(exclude={"bf16", "duration_steps"}))

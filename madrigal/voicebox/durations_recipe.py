@@ -4,10 +4,10 @@ import tempfile
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from madrigal.data.source import manifest_of
-from madrigal.engine.learned import FINGERPRINTS
+from madrigal.engine.learned import LearnedRecipe
 from madrigal.engine.randomness import seed_everything
 from madrigal.engine.recipe import build_config
 from madrigal.voicebox.alignments import AlignmentInfo
@@ -18,20 +18,13 @@ from madrigal.voicebox.plans import FlowPlan
 from madrigal.voicebox.source import AlignedSource
 
 
-class DurationsRecipe(BaseModel):
+class DurationsRecipe(LearnedRecipe):
     """`system: durations`. Options that follow from the alignments need not be given."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     system: Literal["durations"]
     model: dict[str, Any] = Field(default_factory=dict)
     data: AlignedSource
     plan: FlowPlan
-
-    @model_validator(mode="before")
-    @classmethod
-    def _what_a_run_learned_is_no_option(cls, values: Any) -> Any:
-        return {k: v for k, v in values.items() if k != FINGERPRINTS} if isinstance(values, dict) else values
 
     @model_validator(mode="after")
     def _options_are_known(self) -> Self:
@@ -51,12 +44,7 @@ class DurationsRecipe(BaseModel):
             results_folder=run,
             resume=resume,
             overwrite=overwrite,
-            recipe={
-                "system": self.system,
-                "model": config.model_dump(mode="json", exclude_defaults=True),
-                "data": self.data.model_dump(mode="json", exclude_defaults=True),
-                "plan": self.plan.recorded(),
-            },
+            recipe=self.resolved(model=config.model_dump(mode="json", exclude_defaults=True)),
             learned={"aligner": info.fingerprint},
         )
 

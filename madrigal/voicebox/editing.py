@@ -5,10 +5,11 @@ hole is taken, and it is laid into the recording with the rest untouched (`mendi
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from madrigal.data.tokens import PAD
@@ -19,17 +20,14 @@ from madrigal.voicebox.drawing import Drawing
 from madrigal.voicebox.expand import expand
 from madrigal.voicebox.hidden_words import in_their_holes
 from madrigal.voicebox.mending import Mend, Sound, Span, check_spans, cut_out, frames_of, mended, samples_of
+from madrigal.voicebox.reach import reach_of, window_reach
 from madrigal.voicebox.speech import VoiceboxSpeech
 from madrigal.voicebox.transcript import change_of, with_words
 
 CONTEXT_SECONDS = 5.0
 """So much on each side of a hole is given: about as much as the model sees while it learns."""
-REACH = 2
-"""Frames beside a hole that hear into it, and are made anew with it."""
 SOUNDED = 32
 """Frames beside a hole that are decoded with it, so that the hole sounds as a part of them."""
-MOST_SECONDS = 180.0
-"""What is longer is not aligned with its text: the table of frames and symbols would be too large."""
 
 
 @dataclass(frozen=True)
@@ -62,56 +60,61 @@ class Heard(NamedTuple):
 
 
 class Editor:
-    """Edits recordings with a model that speaks; `options` are those of `Drawing`."""
+    """Edits recordings with a model that speaks; `drawing` says how its flow is followed, else as it always is."""
 
     def __init__(self, speech: VoiceboxSpeech, *, seed: int = 0, drawing: Drawing | None = None) -> None:
         self.speech, self.seed, self.how = speech, seed, drawing or speech.drawing
+        config = speech.aligner.config
+        # Frames beside a hole that hear into it, and are made anew with it.
+        self.reach = max(reach_of(speech.features), window_reach(config.n_fft, config.hop))
 
     @torch.no_grad()
-    def replace(self, sound: Sound, transcript: str, old: str, new: str) -> Edited:
+    def replace(self, sound: Sound, transcript: str, old: str, new: str, name: str = "The recording") -> Edited:
         """The recording with the words `new` in the place of `old`; `transcript` is all that is said in it."""
         text = with_words(transcript, old, new)
-        self._check_length(sound)
         aligner, heard = self.speech.aligner, self._heard(sound)
-        symbols, durations, _ = aligner.align_text(heard.wave.to(self.speech.device), transcript)
+        symbols, durations, _ = aligner.align_text(heard.wave.to(self.speech.device), transcript, name)
         symbols, durations = symbols.cpu(), durations.cpu()
         after = torch.tensor(aligner.symbols.encode(text))
         change = change_of(symbols.tolist(), after.tolist(), aligner.symbols.silence)
         unknown = torch.zeros(change.new_stop - change.start, dtype=torch.int64)
         known = torch.cat((durations[: change.start], unknown, durations[change.stop :]))
-        found = torch.where(known > 0, known, self.speech.timed([after], [known], seeds=[self.seed])[0])
+        found = torch.where(known > 0, known, self.speech.timed([after], [known], seeds=[self.seed], how=self.how)[0])
         first = int(durations[: change.start].sum())
         old_last = first + int(durations[change.start : change.stop].sum())
         last = first + int(found[change.start : change.new_stop].sum())
         empty = torch.zeros(last - first, heard.features.shape[1])
         features = torch.cat((heard.features[:first], empty, heard.features[old_last:]))
         start, stop, end = (self._sample(frame, sound) for frame in (first, old_last, last))
-        hole = Hole(start, min(stop, len(sound.data)), end - start, max(0, first - REACH), last + REACH)
+        hole = Hole(start, min(stop, len(sound.data)), end - start, max(0, first - self.reach), last + self.reach)
         heard = heard._replace(features=features)
-        return self._mended(sound, heard, expand(after[None], found[None])[0], [hole], text)
+        return self._edited(sound, heard, expand(after[None], found[None])[0], [hole], text)
 
     @torch.no_grad()
     def fill(
         self, sound: Sound, spans: Sequence[Span], transcript: str | None = None, name: str = "the recording"
     ) -> Edited:
         """The recording with what was in some spans made anew; with its `transcript`, saying what was said there."""
+        if not spans:
+            return Edited(sound, [], [], transcript)
         check_spans(spans, sound.seconds, name)
         rate, hop = self.speech.sample_rate, self.speech.features.hop
         holes = []
         for span in spans:
             start, stop = samples_of(span, sound)
-            first, last = frames_of(start, stop, rate=sound.rate, sample_rate=rate, hop=hop, reach=REACH)
+            first, last = frames_of(start, stop, rate=sound.rate, sample_rate=rate, hop=hop, reach=self.reach)
             holes.append(Hole(start, stop, stop - start, first, last))
         heard = self._heard(sound, holes)
         ids = torch.full((len(heard.features),), PAD)
         if transcript is not None:
-            self._check_length(sound)
             places = [(hole.first, min(hole.last, len(ids))) for hole in holes]
-            symbols, durations = in_their_holes(self.speech, heard.wave, transcript, places, seed=self.seed)
+            symbols, durations = in_their_holes(
+                self.speech, heard.wave, transcript, places, seed=self.seed, how=self.how, name=name
+            )
             ids = expand(symbols[None], durations[None])[0]
-        return self._mended(sound, heard, ids, holes, transcript)
+        return self._edited(sound, heard, ids, holes, transcript)
 
-    def _mended(self, sound: Sound, heard: Heard, ids: Tensor, holes: Sequence[Hole], text: str | None) -> Edited:
+    def _edited(self, sound: Sound, heard: Heard, ids: Tensor, holes: Sequence[Hole], text: str | None) -> Edited:
         with eval_mode(self.speech):
             mends = [self._mend(sound, heard, ids, _hidden(heard.features, holes), hole) for hole in holes]
         longer, old, new = 0, [], []
@@ -148,11 +151,14 @@ class Editor:
         return Mend(hole.start, hole.stop, piece / heard.gain)
 
     def _heard(self, sound: Sound, holes: Sequence[Hole] = ()) -> Heard:
-        """The recording as the model hears it, in whole frames; how loud it is, the holes do not tell."""
-        wave, hop = sound.mono(self.speech.sample_rate), self.speech.features.hop
-        if len(wave) < self.speech.sample_rate // 2:
+        """The recording as the model hears it, filled up to whole frames; of what is in the holes it hears nothing."""
+        if sound.seconds < 0.5:
             raise UserError("The recording is shorter than half a second: there is too little to go by.")
-        wave = wave[: len(wave) // hop * hop]
+        data = sound.data.copy()
+        for hole in holes:
+            data[hole.start : hole.stop] = 0
+        wave, hop = replace(sound, data=data).mono(self.speech.sample_rate), self.speech.features.hop
+        wave = F.pad(wave, (0, -len(wave) % hop))
         features = self.speech.features.encode(wave[None])[0].cpu()
         gain = self.speech.gain(features[~_hidden(features, holes)])
         louder = features if gain == 1.0 else self.speech.features.encode(gain * wave[None])[0].cpu()
@@ -161,13 +167,6 @@ class Editor:
     def _sample(self, frame: int, sound: Sound) -> int:
         """The sample of the recording at which a frame begins."""
         return round(frame * self.speech.features.hop * sound.rate / self.speech.sample_rate)
-
-    def _check_length(self, sound: Sound) -> None:
-        if sound.seconds > MOST_SECONDS:
-            raise UserError(
-                f"The recording has {sound.seconds:.0f} seconds, and words are found in {MOST_SECONDS:.0f} at most: "
-                "cut it, and its text, into parts."
-            )
 
 
 def _hidden(features: Tensor, holes: Sequence[Hole]) -> Tensor:

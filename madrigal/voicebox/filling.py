@@ -1,18 +1,21 @@
 """The frames that are not given are made, and those that are given stay as they are."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from madrigal.data.collate import mask_from_lengths
+from madrigal.data.tokens import PAD
 from madrigal.engine.evaluating import eval_mode
 from madrigal.engine.randomness import seeds_of
 from madrigal.errors import UserError
 from madrigal.voicebox.config import VoiceBoxConfig
-from madrigal.voicebox.model import VoiceBox
-from madrigal.voicebox.solvers import Method, solve
+from madrigal.voicebox.model import VoiceBox, check_context
+from madrigal.voicebox.solvers import Flow, Method, solve
+
+NOTHING_TO_MAKE = "There is nothing to make: give every row a length of one frame or more."
 
 
 class Filled(NamedTuple):
@@ -39,7 +42,6 @@ def fill(
     method: Method | None = None,
     sway: float | None = None,
     cond_scale: float = 1.0,
-    sigma: float = 0.0,
     seed: int | Sequence[int] | None = 0,
     noise: Tensor | None = None,
     rtol: float = 1e-3,
@@ -55,37 +57,49 @@ def fill(
     way = way_of(voicebox.config, steps, method, sway)
     lengths = torch.as_tensor(lengths, dtype=torch.int64, device=voicebox.device)
     if not len(lengths) or int(lengths.min()) < 1:
-        raise UserError("There is nothing to make: give every row a length of one frame or more.")
-    size = int(lengths.max())
-    mask = mask_from_lengths(lengths, size)
+        raise UserError(NOTHING_TO_MAKE)
+    shape = (len(lengths), int(lengths.max()), voicebox.config.dim_in)
+    mask = mask_from_lengths(lengths, shape[1])
     start = _noise(voicebox, lengths, seed) if noise is None else noise.to(voicebox.device)
-    given = torch.zeros_like(mask)
-    if context is not None and context_mask is not None:
-        given = context_mask.to(voicebox.device) & mask
-        context = context.to(voicebox.device, torch.float32).masked_fill(~given[..., None], 0.0)
-        if context.shape != start.shape:
-            raise UserError(f"The context has the shape {list(context.shape)}, and {list(start.shape)} is to be made.")
-    check_guidance(voicebox, cond_scale, given, ids)
-    shape, is_given = (len(lengths), size), bool(given.any())
-    known = context if is_given else None
+    for name, value in {"noise": start, "context": context}.items():
+        if value is not None and value.shape != shape:
+            raise UserError(f"The {name} has the shape {list(value.shape)}, and {list(shape)} is to be made.")
+    given = _given(context, context_mask, mask)
+    _check_led(voicebox.config, cond_scale, given, ids)
+    told = {**given, "ids": None if ids is None else ids.to(voicebox.device), "mask": mask}
+    made = mask & ~given["context_mask"] if given else mask
     with eval_mode(voicebox):
-        condition = voicebox.condition(
-            shape,
-            context=known,
-            context_mask=given if is_given else None,
-            ids=None if ids is None else ids.to(voicebox.device),
-            mask=mask,
-        )
-        nothing = voicebox.condition(shape, mask=mask)
+        flow = flow_under(voicebox, told, start, cond_scale)
+        solved = solve(flow, start, **way._asdict(), rtol=rtol, atol=atol, mask=made[..., None])
+    x = torch.where(given["context_mask"][..., None], given["context"], solved.x) if given else solved.x
+    return Filled(x.masked_fill(~mask[..., None], 0.0), lengths, solved.evaluations)
 
-        def flow(x: Tensor, times: Tensor) -> Tensor:
-            found = voicebox.guided_flow(x, times, condition, nothing, cond_scale)
-            # Where speech is given its flow is known; in training, too, such frames are on the way to it.
-            return found if known is None else torch.where(given[..., None], known - (1 - sigma) * start, found)
 
-        solved = solve(flow, start, **way._asdict(), rtol=rtol, atol=atol, mask=(mask & ~given)[..., None])
-    made = solved.x if known is None else torch.where(given[..., None], known, solved.x)
-    return Filled(made.masked_fill(~mask[..., None], 0.0), lengths, solved.evaluations)
+def _given(context: Tensor | None, context_mask: Tensor | None, mask: Tensor) -> dict[str, Tensor]:
+    """Context and context_mask as the model is told them, or nothing where nothing is given."""
+    check_context(context, context_mask)
+    if context is None or context_mask is None:
+        return {}
+    given = context_mask.to(mask.device) & mask
+    context = context.to(mask.device, torch.float32).masked_fill(~given[..., None], 0.0)
+    return {"context": context, "context_mask": given} if bool(given.any()) else {}
+
+
+def flow_under(voicebox: VoiceBox, told: dict[str, Any], noise: Tensor, cond_scale: float = 1.0) -> Flow:
+    """The flow from `noise` [batch, frames, dim_in] under what the model is `told`, the keywords of its `condition`.
+
+    Where speech is given its flow is known; in training, too, such frames are on the straight way to it.
+    """
+    shape, context, given = tuple(noise.shape[:2]), told.get("context"), told.get("context_mask")
+    condition = voicebox.condition(shape, **told)
+    nothing = None if cond_scale == 1.0 else voicebox.condition(shape, mask=told.get("mask"))
+    known = None if context is None else context - noise
+
+    def flow(x: Tensor, times: Tensor) -> Tensor:
+        found = voicebox.guided_flow(x, times, condition, nothing, cond_scale)
+        return found if known is None or given is None else torch.where(given[..., None], known, found)
+
+    return flow
 
 
 class Way(NamedTuple):
@@ -101,7 +115,11 @@ def way_of(
 ) -> Way:
     """What was asked for, completed; a distilled model knows one way only."""
     own = Way(config.distilled_steps or 8, "euler" if config.distilled_steps else "midpoint", config.distilled_sway)
-    asked = Way(steps or own.steps, method or own.method, own.sway if sway is None else sway)
+    asked = Way(
+        own.steps if steps is None else steps,
+        own.method if method is None else method,
+        own.sway if sway is None else sway,
+    )
     if config.distilled_steps is not None and asked != own:
         raise UserError(
             f"This model was distilled to steps={own.steps}, method={own.method} and sway={own.sway:g}, and knows no "
@@ -110,16 +128,20 @@ def way_of(
     return asked
 
 
-def check_guidance(voicebox: VoiceBox, cond_scale: float, given: Tensor, ids: Tensor | None) -> None:
-    """Guidance needs a model that knows how it is without a condition, and a condition to be led by."""
-    if cond_scale == 1.0:
-        return
-    if voicebox.config.cond_drop_prob == 0:
+def check_guidance(config: VoiceBoxConfig, cond_scale: float) -> None:
+    """Guidance needs a model that knows how it is without a condition."""
+    if cond_scale != 1.0 and config.cond_drop_prob == 0:
         raise UserError(
             f"cond_scale is {cond_scale}, and this model never learned to go without a condition: leave it at 1, or "
             "train with cond_drop_prob=0.2."
         )
-    if ids is None and not bool(given.any()):
+
+
+def _check_led(config: VoiceBoxConfig, cond_scale: float, given: dict[str, Tensor], ids: Tensor | None) -> None:
+    """And a condition to be led by."""
+    check_guidance(config, cond_scale)
+    is_told = ids is not None and bool((ids != PAD).any())
+    if cond_scale != 1.0 and not given and not is_told:
         raise UserError(f"cond_scale is {cond_scale}, and there are neither ids nor a prompt to be led by: give some.")
 
 

@@ -1,8 +1,8 @@
 """Conditional flow matching: how the model learns, and what it is asked for.
 
-Speech x1 and noise x0 lie at the ends of a straight way. At time t it passes (1 - (1 - sigma) t) x0 + t x1, and its
-flow, the same all along, is x1 - (1 - sigma) x0. The model sees a point of the way, the clean speech around a span that
-it has to make, and an id for each frame; it is judged by the flow that it finds for the frames of that span.
+Speech x1 and noise x0 lie at the ends of a straight way. At time t it passes (1 - t) x0 + t x1, and its flow, the same
+all along, is x1 - x0. The model sees a point of the way, the clean speech around a span that it has to make, and an id
+for each frame; it is judged by the flow that it finds for the frames of that span.
 """
 
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from madrigal.data.audio import resample
 from madrigal.data.collate import mask_from_lengths
 from madrigal.data.tokens import PAD
 from madrigal.engine.recipe import known_keywords
@@ -18,7 +19,7 @@ from madrigal.errors import UserError
 from madrigal.voicebox import keywords
 from madrigal.voicebox.asking import Asked, asked_for
 from madrigal.voicebox.filling import Filled, fill
-from madrigal.voicebox.frame_ids import at_frames
+from madrigal.voicebox.frame_ids import at_frames, tokenised
 from madrigal.voicebox.model import VoiceBox
 from madrigal.voicebox.span_masks import chosen_rows, span_masks, spread_times
 
@@ -48,6 +49,7 @@ class ConditionalFlowMatcherWrapper(nn.Module):
     """Trains and samples `voicebox`, which alone is a part of it: features and the makers of ids are frozen tools.
 
     `features` hears waves as features and says features as waves; without it there are features alone.
+    `text_to_semantic` writes semantic tokens for texts; its `wav2vec` hears those of waves that come without ids.
     `torchdiffeq_ode_method`, `ode_rtol`, `ode_atol`: the solver that `sample` takes if it is not told another.
     """
 
@@ -62,7 +64,6 @@ class ConditionalFlowMatcherWrapper(nn.Module):
         text_to_semantic: Any = None,
         duration_predictor: Any = None,
         *,
-        sigma: float = 0.0,
         cond_drop_prob: float | None = None,
         torchdiffeq_ode_method: str = "midpoint",
         ode_rtol: float = 1e-3,
@@ -71,12 +72,9 @@ class ConditionalFlowMatcherWrapper(nn.Module):
     ) -> None:
         super().__init__()
         rest = keywords.without(older, keywords.FLOW, type(self).__name__)
-        rest.pop("torchode_method_klass", None)
         if rest:
             raise UserError(f"{type(self).__name__} has no option {next(iter(rest))}.")
-        if not 0 <= sigma < 1:
-            raise UserError(f"sigma is {sigma}; give a share of the noise that stays, from 0 up to 1.")
-        self.voicebox, self.sigma = voicebox, sigma
+        self.voicebox = voicebox
         self.method = keywords.method_of(torchdiffeq_ode_method)
         self.ode_rtol, self.ode_atol = ode_rtol, ode_atol
         features = voicebox.audio_enc_dec if features is None else features
@@ -88,8 +86,9 @@ class ConditionalFlowMatcherWrapper(nn.Module):
         }
         if cond_drop_prob is not None:
             # Kept with the weights: who loads them has to know whether guidance means anything to them.
-            voicebox.config = voicebox.config.model_copy(update={"cond_drop_prob": cond_drop_prob})
+            voicebox.config = keywords.config_of({"cond_drop_prob": cond_drop_prob}, voicebox.config)
         keywords.check_features(features, voicebox.config)
+        self.settle_statistics()
 
     @property
     def device(self) -> torch.device:
@@ -105,20 +104,44 @@ class ConditionalFlowMatcherWrapper(nn.Module):
         durations: Tensor | None = None,
         lengths: Tensor | None = None,
         mask: Tensor | None = None,
+        input_sampling_rate: int | None = None,
     ) -> Tensor:
         """The loss of features [batch, frames, dim_in] or waves [batch, samples].
 
         `lengths` [batch] in frames (in samples of waves) or `mask` [batch, frames] say what is real. `ids` [batch,
         frames] are at the rate of frames. Other ids are brought to it: `phoneme_ids` by their `durations`,
-        `semantic_token_ids` evenly over their row.
+        `semantic_token_ids` evenly over their row. Waves of another `input_sampling_rate` are resampled.
         """
-        x1, frames = self.heard(x1, lengths)
+        if input_sampling_rate is not None and self.features is not None and not self.is_features(x1):
+            rate = self.features.sample_rate
+            x1 = resample(x1, input_sampling_rate, rate)
+            lengths = None if lengths is None else lengths * rate // input_sampling_rate
+        sound, (x1, frames) = x1, self.heard(x1, lengths)
         if mask is not None:
-            frames = mask.sum(1)
-        ids = at_frames(
-            frames, x1.shape[1], ids=ids, symbols=phoneme_ids, durations=durations, tokens=semantic_token_ids
-        )
+            if lengths is not None:
+                raise UserError("What is real was given twice, as lengths and as a mask: give one of them.")
+            frames = _lengths_of(mask, x1)
+        words = {"ids": ids, "symbols": phoneme_ids, "durations": durations, "tokens": semantic_token_ids}
+        ids = self.told(sound, lengths, frames, x1.shape[1], **words)
         return self.outcome(x1, frames, ids, training=self.voicebox.training).loss
+
+    def told(
+        self, sound: Tensor, lengths: Tensor | None, frames: Tensor, size: int, **words: Tensor | None
+    ) -> Tensor | None:
+        """Ids [batch, size] of `frames` [batch] of a sound: from the words of `at_frames`, or heard from waves."""
+        ids = at_frames(frames, size, **words)
+        if ids is not None or not self.voicebox.config.condition_on_text:
+            return ids
+        wav2vec = getattr(self.text_to_semantic, "wav2vec", None)
+        if wav2vec is None or self.is_features(sound):
+            raise UserError(
+                "The model is conditioned on ids, and there are none: give ids or phoneme_ids, give waves and a "
+                "text_to_semantic that has a wav2vec, or build it with condition_on_text=False."
+            )
+        waves = sound[:, 0] if sound.ndim == 3 else sound
+        lengths = torch.full((len(waves),), waves.shape[1]) if lengths is None else lengths.cpu()
+        heard = tokenised(waves, lengths, frames, wav2vec=wav2vec, features=self.features)
+        return at_frames(frames, size, ids=heard)
 
     def outcome(self, x1: Tensor, lengths: Tensor, ids: Tensor | None = None, *, training: bool) -> Outcome:
         """The loss of features [batch, frames, dim_in] of which `lengths` frames are real.
@@ -137,26 +160,29 @@ class ConditionalFlowMatcherWrapper(nn.Module):
         """How well the model finds the flow of the frames that are to be made; it is given the others, clean."""
         given = self.conditions(x1, lengths, ids, lesson, training=training)
         found = self.voicebox(self.point(x1, lesson), times=lesson.times, **given)
-        errors = (found - (x1 - (1 - self.sigma) * lesson.noise)).square().mean(-1)
+        errors = (found - (x1 - lesson.noise)).square().mean(-1)
         return mean_over(errors, lesson.made & given["mask"])
 
     def point(self, x1: Tensor, lesson: Lesson) -> Tensor:
         """Where the ways to the speech x1 are at the times of the lesson."""
-        at = lesson.times[:, None, None]
-        way = torch.lerp(lesson.noise, x1, at)
-        return way + self.sigma * at * lesson.noise if self.sigma else way
+        return torch.lerp(lesson.noise, x1, lesson.times[:, None, None])
 
     def conditions(
         self, x1: Tensor, lengths: Tensor, ids: Tensor | None, lesson: Lesson, *, training: bool
     ) -> dict[str, Any]:
-        """What the model is told beside the point: clean speech where none is to be made, and ids."""
+        """What the model is told beside the point: clean speech where none is to be made, and ids.
+
+        In training some rows have no ids of what is given (a prompt without a transcript), some none at all beside
+        what is given (a hole without a text), and some have neither ids nor speech (for guidance).
+        """
         config, rows = self.voicebox.config, len(x1)
         mask = mask_from_lengths(lengths, x1.shape[1])
+        context_mask = mask & ~lesson.made
         nothing = chosen_rows(rows, config.cond_drop_prob if training else 0.0, x1.device)
         if ids is not None:
             untold = chosen_rows(rows, config.ids_drop_prob if training else 0.0, x1.device)
-            ids = ids.masked_fill(untold[:, None] & ~lesson.made, PAD)
-        context_mask = mask & ~lesson.made
+            wordless = chosen_rows(rows, config.text_drop_prob if training else 0.0, x1.device) & context_mask.any(1)
+            ids = ids.masked_fill((untold[:, None] & ~lesson.made) | wordless[:, None], PAD)
         given = {"context": x1, "context_mask": context_mask, "ids": ids, "mask": mask}
         return {**given, "drop_context": nothing, "drop_ids": nothing}
 
@@ -164,17 +190,17 @@ class ConditionalFlowMatcherWrapper(nn.Module):
     def heard(self, x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Waves [batch, samples] or features, and their lengths -> features [batch, frames, dim_in], frames [batch]."""
         x = x.to(self.device)
-        if x.ndim == 3 and x.shape[2] == self.voicebox.config.dim_in:
+        if self.is_features(x):
             full = torch.full((len(x),), x.shape[1], device=x.device)
             return x, full if lengths is None else lengths.to(x.device)
         if x.ndim == 3 and x.shape[1] == 1:
             x = x[:, 0]
-        if x.ndim != 2:
+        if x.ndim != 2 or x.shape[1] == self.voicebox.config.dim_in:  # so short a wave is features without their batch
             raise UserError(
                 f"A sound of the shape {list(x.shape)} is neither waves [batch, samples] nor features [batch, frames, "
                 f"{self.voicebox.config.dim_in}]."
             )
-        features = self._tool()
+        features = self.tool()
         lengths = torch.full((len(x),), x.shape[1]) if lengths is None else lengths
         lengths = lengths.to(x.device)
         with torch.autocast(x.device.type, enabled=False):
@@ -224,22 +250,42 @@ class ConditionalFlowMatcherWrapper(nn.Module):
             options["method"] = keywords.method_of(options["method"])
         if self.voicebox.config.distilled_steps is None:
             options = {"method": self.method, **options}
-        given = {"rtol": self.ode_rtol, "atol": self.ode_atol, "sigma": self.sigma, **options}
+        given = {"rtol": self.ode_rtol, "atol": self.ode_atol, **options}
         return fill(self.voicebox, asked.lengths, **asked.given(), **known_keywords(fill, given, "sample"))
 
     @torch.no_grad()
     def said(self, filled: Filled) -> Tensor:
         """Features to waves [batch, samples], each row by itself, so that its padding is not heard."""
-        features = self._tool()
+        features = self.tool()
         waves = [features.decode(row[None])[0] for row in filled.rows()]
         return nn.utils.rnn.pad_sequence(waves, batch_first=True)
 
-    def _tool(self) -> Any:
+    def is_features(self, x: Tensor) -> bool:
+        """Whether x is features [batch, frames, dim_in], and no waves."""
+        return x.ndim == 3 and x.shape[2] == self.voicebox.config.dim_in
+
+    def tool(self) -> Any:
         """The features, frozen, where the model is, and normalised as the model knows them."""
         if self.features is None:
             raise UserError("A wave needs features to be heard and said with: give the wrapper features=….")
         if isinstance(self.features, nn.Module):
             self.features.requires_grad_(False).eval().to(self.device)
+        self.settle_statistics()
+        return self.features
+
+    def settle_statistics(self) -> None:
+        """Features that were never fitted take the statistics that the model has learned; others must have the same."""
+        keywords.check_statistics(self.features, self.voicebox.mean, self.voicebox.std)
         if not bool(getattr(self.features, "fitted", True)) and bool(self.voicebox.std.any()):
             self.features.take_statistics(self.voicebox.mean, self.voicebox.std)
-        return self.features
+
+
+def _lengths_of(mask: Tensor, x1: Tensor) -> Tensor:
+    """The lengths [batch] that a mask [batch, frames] of x1 stands for."""
+    lengths = mask.sum(1)
+    if mask.shape != x1.shape[:2] or not torch.equal(mask_from_lengths(lengths, mask.shape[1]), mask.bool()):
+        raise UserError(
+            f"A mask says how many frames of each row are real, the first ones, as [batch, {x1.shape[1]}]: pad rows at "
+            "their end."
+        )
+    return lengths.to(x1.device)

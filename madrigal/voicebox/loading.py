@@ -4,27 +4,30 @@ import json
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from madrigal.engine.learned import recipe_of
-from madrigal.engine.pretrained import SHIPPED, moved
+from madrigal.engine.pretrained import SHIPPED, Pretrained, moved
 from madrigal.engine.recipe import build_config
 from madrigal.errors import UserError
+from madrigal.tokenizers.codecs import load_codec
+from madrigal.tokenizers.mel_features import Features
 from madrigal.voicebox.aligner import Aligner
 from madrigal.voicebox.drawing import Drawing
 from madrigal.voicebox.durations import DurationPredictor
+from madrigal.voicebox.features import load_features
 from madrigal.voicebox.model import VoiceBox
 from madrigal.voicebox.speech import VoiceboxSpeech
-from madrigal.voicebox.vocoder.model import Vocoder
+from madrigal.voicebox.vocoder.model import Vocoder, is_vocoder
 from madrigal.voicebox.voice import VOICES, voice_files
 
 SHIPPED_VOICE = "voice-24k"
 CONFIG = "config.json"
 PARTS: dict[str, Any] = {"aligner": Aligner, "vocoder": Vocoder, "durations": DurationPredictor, "flow": VoiceBox}
-"""What speech needs, by the names of the folders."""
+"""What speech needs, by the names of the folders. In the vocoder's place there may be a codec, by its name too."""
 STUDENT = "student"
 
 
@@ -36,6 +39,7 @@ class VoiceboxFolder(BaseModel):
     kind: Literal["voicebox"] = "voicebox"
     format: Literal[1] = 1
     say: Drawing = Field(default_factory=Drawing)
+    voice: str | None = Field(None, description="who speaks where no voice is named")
 
 
 def is_voicebox(name: str | Path) -> bool:
@@ -49,45 +53,65 @@ def load_voicebox(
     name: str | Path = SHIPPED_VOICE, *, averaged: bool = True, device: str | torch.device = "cpu"
 ) -> VoiceboxSpeech:
     """The parts of a run, of an exported folder or of a shipped voice, ready to speak. It goes to no network."""
-    folder, parts, drawing = _found(name)
-    for part, path in parts.items():
-        if not ((path / "checkpoints").is_dir() or (path / CONFIG).is_file()):
-            raise UserError(
-                f"The part {part} of {folder} is not there yet ({path}): go on with `madrigal train --run {folder} "
-                "--resume`."
-            )
-    vocoder = Vocoder.from_pretrained(parts["vocoder"], averaged=averaged, discriminators=False)
+    found = _found(name)
+    found.check()
+    flow = VoiceBox.from_pretrained(found.parts["flow"], averaged=averaged)
     speech = VoiceboxSpeech(
-        VoiceBox.from_pretrained(parts["flow"], averaged=averaged),
-        features=vocoder.features(),
-        durations=DurationPredictor.from_pretrained(parts["durations"], averaged=averaged),
-        aligner=Aligner.from_pretrained(parts["aligner"], averaged=averaged),
-        voices=voice_files(folder),
-        drawing=drawing,
+        flow,
+        features=features_of(found.parts["vocoder"], flow, averaged=averaged),
+        durations=DurationPredictor.from_pretrained(found.parts["durations"], averaged=averaged),
+        aligner=Aligner.from_pretrained(found.parts["aligner"], averaged=averaged),
+        voices=found.voices(),
+        drawing=found.drawing,
     )
     return moved(speech, device)
+
+
+def features_of(name: str | Path, flow: VoiceBox, *, averaged: bool = True) -> Features:
+    """Of a vocoder, or of a codec with the statistics that the flow has learned its latents by."""
+    if is_vocoder(name):
+        return Vocoder.from_pretrained(name, averaged=averaged, discriminators=False).features()
+    features = load_features(name)
+    if not bool(flow.std.any()):
+        raise UserError(
+            f"The flow has not learned what is usual of the latents of {name}: train it with features={name}."
+        )
+    if flow.config.dim_in == features.dim:  # else the parts do not fit, and that is told
+        features.take_statistics(flow.mean, flow.std)
+    return features
+
+
+def weight_of(name: str | Path, speech: VoiceboxSpeech) -> float:
+    """Megabytes on the disk of all that speaks, as it is exported; of a run that is not, those of its weights so."""
+    found = _found(name)
+    if (found.folder / CONFIG).is_file():
+        return sum(file.stat().st_size for file in found.folder.rglob("*") if file.is_file()) / 1e6
+    numbers = speech.state_dict().values()
+    return sum(t.numel() * (2 if t.is_floating_point() and t.ndim > 1 else t.element_size()) for t in numbers) / 1e6
 
 
 def export_voicebox(
     run: str | Path, target: str | Path, *, averaged: bool = True, half: bool = True, overwrite: bool = False
 ) -> Path:
     """Write all that speaks as one folder: a folder for each part, voices, config.json; in 16 bits if `half`."""
-    folder, parts, drawing = _found(run)
-    target = Path(target)
+    found, target = _found(run), Path(target)
+    found.check()
     if target.exists() and not target.is_dir():
         raise UserError(f"{target} is a file; name a folder to write the voice into.")
     if (target / CONFIG).exists() and not overwrite:
         raise UserError(f"{target} holds a model already; name another folder, or replace it with --overwrite.")
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target, prefix=".partial-") as partial:
-        for part, path in parts.items():
-            options = {"discriminators": False} if part == "vocoder" else {}
-            model = PARTS[part].from_pretrained(path, averaged=averaged, **options)
-            model.save_pretrained(Path(partial, part), half=half)
-        if (folder / VOICES).is_dir():
-            shutil.copytree(folder / VOICES, Path(partial, VOICES))
-        Path(partial, CONFIG).write_text(VoiceboxFolder(say=drawing).model_dump_json(indent=2) + "\n")
-        # The config last: a folder that has one is whole.
+        for part, place in found.parts.items():
+            _export_part(part, place, Path(partial, part), averaged=averaged, half=half)
+        if (found.folder / VOICES).is_dir():
+            shutil.copytree(found.folder / VOICES, Path(partial, VOICES))
+        else:
+            Path(partial, VOICES).mkdir()  # it takes the place of older ones, which belong to other weights
+        told = VoiceboxFolder(say=found.drawing, voice=next(iter(found.voices()), None))
+        Path(partial, CONFIG).write_text(told.model_dump_json(indent=2) + "\n")
+        # The old config goes first and the new one comes last: a folder that has one is whole.
+        (target / CONFIG).unlink(missing_ok=True)
         for made in sorted(Path(partial).iterdir(), key=lambda path: path.name == CONFIG):
             if (target / made.name).is_dir():
                 shutil.rmtree(target / made.name)
@@ -95,17 +119,56 @@ def export_voicebox(
     return target
 
 
-def _found(name: str | Path) -> tuple[Path, dict[str, Path], Drawing]:
-    """The folder of a voice, the folders of its parts, and how it draws."""
+def _export_part(part: str, place: str | Path, target: Path, *, averaged: bool, half: bool) -> None:
+    if part != "vocoder":
+        PARTS[part].from_pretrained(place, averaged=averaged).save_pretrained(target, half=half)
+    elif is_vocoder(place):
+        vocoder = Vocoder.from_pretrained(place, averaged=averaged, discriminators=False)
+        vocoder.save_pretrained(target, half=half)
+    else:
+        codec = load_codec(place)
+        if not isinstance(codec, Pretrained):
+            raise UserError(f"The codec {place} cannot be exported: it is somebody else's, and stays where it is.")
+        # In full: voices know the codec by its weights.
+        codec.save_pretrained(target)
+
+
+class _Folder(NamedTuple):
+    """The folder of a voice, where its parts are, how it draws, and who speaks where nobody is named."""
+
+    folder: Path
+    parts: dict[str, str | Path]
+    drawing: Drawing
+    voice: str | None = None
+
+    def check(self) -> None:
+        """All parts are there; a name that is no folder may be a codec's."""
+        for part, place in self.parts.items():
+            path = Path(place)
+            if isinstance(place, Path) and not ((path / "checkpoints").is_dir() or (path / CONFIG).is_file()):
+                raise UserError(
+                    f"The part {part} of {self.folder} is not there yet ({path}): go on with `madrigal train --run "
+                    f"{self.folder} --resume`."
+                )
+
+    def voices(self) -> dict[str, Path]:
+        """By name, the one that speaks where none is named first."""
+        files = voice_files(self.folder)
+        first = {self.voice: files[self.voice]} if self.voice in files else {}
+        return {**first, **files}
+
+
+def _found(name: str | Path) -> _Folder:
     folder = Path(name)
     said = recipe_of(folder)
     if said.get("system") == "voicebox":
         drawing = build_config(Drawing, said.get("say") or {}, f"{folder}: say")
         parts = {part: _part_of(folder, part, said.get(part)) for part in PARTS}
         if said.get(STUDENT) is not None:
-            # It knows one way only, and has its teacher's guidance built in.
-            parts["flow"], drawing = _part_of(folder, STUDENT, said[STUDENT]), Drawing()
-        return folder, parts, drawing
+            # It knows one way only, and has its teacher's guidance built in; what it is computed with is free.
+            parts["flow"] = _part_of(folder, STUDENT, said[STUDENT])
+            drawing = Drawing(bf16=drawing.bf16, duration_steps=drawing.duration_steps)
+        return _Folder(folder, parts, drawing)
     folder = folder if (folder / CONFIG).is_file() else SHIPPED / str(name)
     config = _config_of(folder)
     if config.get("kind") != "voicebox":
@@ -116,19 +179,25 @@ def _found(name: str | Path) -> tuple[Path, dict[str, Path], Drawing]:
             else f"{name} is no run of a voicebox, no exported one and no shipped voice."
         )
     try:
-        return folder, {part: folder / part for part in PARTS}, VoiceboxFolder(**config).say
+        told = VoiceboxFolder(**config)
+        return _Folder(folder, {part: folder / part for part in PARTS}, told.say, told.voice)
     except ValidationError as error:
         raise UserError(
             f"{folder / CONFIG} was written by another version of madrigal: export the run again."
         ) from error
 
 
-def _part_of(run: Path, part: str, value: Any) -> Path:
-    """Inside the run, or where its recipe says; beside it, should all have been moved together."""
+def _part_of(run: Path, part: str, value: Any) -> str | Path:
+    """Inside the run, or where its recipe says; beside it, should all have been moved together.
+
+    A vocoder's place may be taken by a name that is no folder: that of a codec.
+    """
     if not isinstance(value, str):
         return run / part
     beside = run.parent / Path(value).parent.name / Path(value).name
-    return beside if not Path(value).exists() and beside.exists() else Path(value)
+    if not Path(value).exists() and beside.exists():
+        return beside
+    return value if part == "vocoder" and not Path(value).exists() else Path(value)
 
 
 def _config_of(folder: Path) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import soundfile
 import torch
 from torch import Tensor
 
-from madrigal.data.audio import mix_channels, open_audio, resample, words
+from madrigal.data.audio import mix_channels, open_audio, resample, whole_file, words
 from madrigal.data.failures import DecodeError
 from madrigal.errors import UserError
 
@@ -27,6 +27,17 @@ LEVEL_SECONDS = 0.5
 # What libsndfile reads each of these into without a loss; all else is a lossy format, and is floating point.
 _WHOLE = {"PCM_16": "int16", "PCM_S8": "int16", "PCM_U8": "int16", "PCM_24": "int32", "PCM_32": "int32"}
 _EXACT = {**_WHOLE, "FLOAT": "float32", "DOUBLE": "float64"}
+# Ways to keep samples of each kind, the best first; those of a lossy file are rounded far below what it has lost.
+_HELD_BY = {
+    "PCM_16": ("PCM_16", "PCM_24"),
+    "PCM_S8": ("PCM_S8", "PCM_16"),
+    "PCM_U8": ("PCM_U8", "PCM_16"),
+    "PCM_24": ("PCM_24", "PCM_32"),
+    "PCM_32": ("PCM_32",),
+    "FLOAT": ("FLOAT", "DOUBLE"),
+    "DOUBLE": ("DOUBLE",),
+}
+_LOSSY = ("OGG", "MP3")
 
 
 @dataclass(frozen=True)
@@ -70,21 +81,36 @@ class Sound:
         return resample(mix_channels(self.wave(), 1), self.rate, rate)[0]
 
     def write(self, path: str | Path) -> None:
-        """The ending of `path` says the format; the samples are those of `data` wherever the format can hold them."""
+        """The ending of `path` says the format; the samples are those of `data`, unless the format is a lossy one."""
         path = Path(path)
-        container = {"ogg": "OGG", "opus": "OGG"}.get(path.suffix[1:].lower(), path.suffix[1:].upper())
+        subtype = self.check_target(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            soundfile.write(path, self.data, self.rate, subtype=self._subtype(container))
-        except (soundfile.SoundFileError, TypeError, ValueError) as error:
+            with whole_file(path) as place:
+                soundfile.write(place, self.data, self.rate, subtype=subtype, format=_container(path))
+        except (soundfile.SoundFileError, OSError, TypeError, ValueError) as error:
             raise UserError(f"{path} could not be written ({words(error)}); name a .wav or .flac file.") from error
 
-    def _subtype(self, container: str) -> str | None:
-        """The file's own, else the best that the container has, else whatever it does."""
-        floating = self.data.dtype.kind == "f"
-        wished = [self.subtype] if self.subtype in _EXACT else []
-        wished += ["FLOAT", "PCM_24"] if floating else ["PCM_24", "PCM_32"] if self.data.dtype == np.int32 else []
-        return next((one for one in wished if container and soundfile.check_format(container, one)), None)
+    def check_target(self, path: Path) -> str | None:
+        """How the samples are kept in such a file (None: as it always does); one that would change them is refused."""
+        container = _container(path)
+        if container not in soundfile.available_formats():
+            raise UserError(f"{path} could not be written, for its ending is no format: name a .wav or .flac file.")
+        if container in _LOSSY:
+            return "OPUS" if path.suffix.lower() == ".opus" else None
+        wished = _HELD_BY.get(self.subtype, ("FLOAT", "PCM_24"))
+        found = next((one for one in wished if soundfile.check_format(container, one)), None)
+        if found is None and self.subtype in _EXACT:
+            raise UserError(
+                f"{path} cannot hold the samples of this recording ({self.subtype}) as they are: name a .wav file."
+            )
+        return found
+
+
+def _container(path: Path) -> str:
+    """libsndfile's name of the format that an ending stands for."""
+    name = path.suffix[1:].upper()
+    return "OGG" if name == "OPUS" else name
 
 
 @dataclass(frozen=True)
@@ -164,8 +190,13 @@ def check_spans(spans: Sequence[Span], seconds: float, name: str) -> None:
             raise UserError(f"{start:g}-{stop:g} lies beyond the end of {name}, which has {seconds:.2f} seconds.")
         if number and start < spans[number - 1][1]:
             raise UserError(f"The spans {spans[number - 1]} and {spans[number]} overlap: write them as one.")
-    if sum(stop - start for start, stop in spans) > seconds - 0.2:
+    if not leaves_something(spans, seconds):
         raise UserError(f"Nothing of {name} would be left to go by: name shorter spans.")
+
+
+def leaves_something(spans: Sequence[Span], seconds: float) -> bool:
+    """Whether there is something beside them in a recording of so many seconds."""
+    return sum(stop - start for start, stop in spans) <= seconds - 0.2
 
 
 def samples_of(span: Span, sound: Sound) -> tuple[int, int]:

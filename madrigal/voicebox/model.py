@@ -8,7 +8,7 @@ A frame's input is the sum of what is known of it: its noisy features, its featu
 The transformer's norms adapt to the flow's time, and to the voice of the given frames where `voice_dim` asks for it.
 """
 
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -21,8 +21,6 @@ from madrigal.layers.transformer import Transformer
 from madrigal.voicebox import keywords
 from madrigal.voicebox.config import VoiceBoxConfig
 from madrigal.voicebox.frame_layers import FramePositions, TimeVector, VoiceVector
-
-Some = TypeVar("Some", Tensor, Tensor | None)
 
 
 class Condition(NamedTuple):
@@ -52,7 +50,9 @@ class VoiceBox(nn.Module, Pretrained):
         super().__init__()
         # Not a part: it is frozen, learned by others and saved by others.
         self.__dict__["audio_enc_dec"] = options.get("audio_enc_dec")
-        self.config = config = config or keywords.config_of(options)
+        if config is None or options:
+            config = keywords.config_of(options, config)
+        self.config = config
         dim, width = config.dim, config.time_hidden_dim or config.dim
         self.from_noisy = nn.Linear(config.dim_in, dim)
         self.from_context = nn.Linear(config.dim_in, dim, bias=False)
@@ -63,6 +63,8 @@ class VoiceBox(nn.Module, Pretrained):
             self.table = nn.Embedding(config.num_cond_tokens + 1, config.dim_cond_emb)
             self.from_ids = nn.Linear(config.dim_cond_emb, dim, bias=False)
         self.positions = FramePositions(dim, config.conv_pos_embed_kernel_size)
+        together = config.frames_per_token
+        self.join = nn.Linear(together * dim, dim, bias=False) if together > 1 else None
         self.time = TimeVector(width)
         self.voice = VoiceVector(config.dim_in, config.voice_dim, width) if config.voice_dim else None
         self.registers = nn.Parameter(torch.randn(config.num_register_tokens, dim) * 0.02)
@@ -82,7 +84,7 @@ class VoiceBox(nn.Module, Pretrained):
         # What the features were normalised by, for features that cannot tell; no deviation = nobody has told it yet.
         self.register_buffer("mean", torch.zeros(config.dim_in))
         self.register_buffer("std", torch.zeros(config.dim_in))
-        self.to_flow = nn.Linear(dim, config.dim_in)
+        self.to_flow = nn.Linear(dim, together * config.dim_in)
         nn.init.zeros_(self.to_flow.weight)  # at first the best guess of the flow is its mean
         nn.init.zeros_(self.to_flow.bias)
 
@@ -128,8 +130,8 @@ class VoiceBox(nn.Module, Pretrained):
         self, x: Tensor, *, times: Tensor | float, cond_scale: float = 1.0, **given: Any
     ) -> Tensor:
         """The flow, moved away from what it would be with nothing given, by one batch of twice the rows."""
-        condition = self.condition(x.shape[:2], **given)
-        return self.guided_flow(x, times, condition, self.condition(x.shape[:2], mask=given.get("mask")), cond_scale)
+        nothing = None if cond_scale == 1.0 else self.condition(x.shape[:2], mask=given.get("mask"))
+        return self.guided_flow(x, times, self.condition(x.shape[:2], **given), nothing, cond_scale)
 
     def condition(
         self,
@@ -143,8 +145,7 @@ class VoiceBox(nn.Module, Pretrained):
         drop_ids: Tensor | None = None,
     ) -> Condition:
         """What is given of a batch of `shape` (rows, frames); the rest as in `forward`."""
-        if (context is None) != (context_mask is None):
-            raise UserError("A context comes with its context_mask, which says what of it is given.")
+        check_context(context, context_mask)
         if mask is not None and bool(mask.all()):
             mask = None  # attention is quicker without
         seen = None if context_mask is None or mask is None else context_mask & mask
@@ -164,19 +165,23 @@ class VoiceBox(nn.Module, Pretrained):
         hidden = self.from_noisy(x) + condition.frames
         hidden = hidden + self.positions(hidden, condition.mask)
         moment = self.time(times)
+        hidden, mask = self._tokens(hidden, condition.mask)
         hidden = self.transformer(
             hidden,
-            mask=condition.mask,
+            mask=mask,
             prefix=self.registers.expand(len(x), -1, -1) if len(self.registers) else None,
             cond=F.silu(moment if condition.voice is None else moment + condition.voice),
         )
-        return self.to_flow(hidden).float()
+        return self.to_flow(hidden).float().unflatten(-1, (-1, self.config.dim_in)).flatten(1, 2)[:, : x.shape[1]]
 
     def guided_flow(
-        self, x: Tensor, times: Tensor | float, condition: Condition, nothing: Condition, cond_scale: float
+        self, x: Tensor, times: Tensor | float, condition: Condition, nothing: Condition | None, cond_scale: float
     ) -> Tensor:
-        """`nothing` + cond_scale * (`condition` - `nothing`): the flows under both conditions, in one batch."""
-        if cond_scale == 1.0:
+        """`nothing` + cond_scale * (`condition` - `nothing`): the flows under both conditions, in one batch.
+
+        Without `nothing` there is no guidance.
+        """
+        if nothing is None:
             return self.flow(x, times, condition)
         times = torch.as_tensor(times, dtype=torch.float32, device=x.device).expand(len(x))
         both = self.flow(torch.cat((x, x)), torch.cat((times, times)), condition.then(nothing))
@@ -186,6 +191,16 @@ class VoiceBox(nn.Module, Pretrained):
     def blocks(self) -> list[nn.Module]:
         """Modules worth compiling or recomputing."""
         return list(self.transformer.layers)
+
+    def _tokens(self, hidden: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Frames [batch, frames, dim] as tokens of `frames_per_token`; the last one may hold fewer."""
+        if self.join is None:
+            return hidden, mask
+        together, more = self.config.frames_per_token, -hidden.shape[1] % self.config.frames_per_token
+        if mask is not None:
+            hidden = hidden.masked_fill(~mask[..., None], 0.0)
+            mask = F.pad(mask, (0, more)).unflatten(1, (-1, together)).any(2)
+        return self.join(F.pad(hidden, (0, 0, 0, more)).unflatten(1, (-1, together)).flatten(2)), mask
 
     def _of_ids(self, ids: Tensor | None, shape: tuple[int, ...], dropped: Tensor | None) -> Tensor:
         """What the ids say of each frame: [batch, frames, dim], or one frame for all where nothing is known."""
@@ -210,5 +225,11 @@ class VoiceBox(nn.Module, Pretrained):
         return self.from_ids(self.table(ids.masked_fill(unknown, self.null)))
 
 
-def _joined(first: Some, second: Some) -> Some:
+def check_context(context: Tensor | None, context_mask: Tensor | None) -> None:
+    """One without the other says nothing."""
+    if (context is None) != (context_mask is None):
+        raise UserError("A context comes with its context_mask, which says what of it is given.")
+
+
+def _joined(first: Tensor | None, second: Tensor | None) -> Tensor | None:
     return None if first is None or second is None else torch.cat((first, second))

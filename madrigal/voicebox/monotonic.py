@@ -23,10 +23,10 @@ def check_lengths(symbols: Tensor, frames: Tensor, names: Sequence[str] | None =
     """A path needs a frame for each symbol, and a symbol."""
     for row, (count, time) in enumerate(zip(symbols.tolist(), frames.tolist(), strict=True)):
         if not 1 <= count <= time:
-            name = f"row {row}" if names is None else names[row]
+            name = f"Row {row}" if names is None else names[row]
             raise UserError(
-                f"The recording {name} has {time} frames and its text {count} symbols, and each needs a frame: "
-                "check that the text is the recording's own, or take a smaller hop."
+                f"{name} has {time} frames and its text {count} symbols, and each needs a frame: check that the text "
+                "is the recording's own."
             )
 
 

@@ -5,19 +5,24 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from madrigal.data.audio import mix_channels, read, resample
+from madrigal.data.audio import mix_channels, probe, read, resample
 from madrigal.errors import UserError
+from madrigal.speaking.script import transcript_of
 from madrigal.speaking.speech import Speaker
 from madrigal.tokenizers.mel_features import Features
-from madrigal.voicebox.aligner import Aligner
+from madrigal.voicebox.aligner import MOST_SECONDS, Aligner
 from madrigal.voicebox.drawing import Drawing
 from madrigal.voicebox.durations import DurationPredictor
+from madrigal.voicebox.expand import crop
+from madrigal.voicebox.keywords import check_statistics
 from madrigal.voicebox.levels import gain_for, level_of
 from madrigal.voicebox.model import VoiceBox
 from madrigal.voicebox.voice import Voice
 
 PROMPT_SECONDS = 3.0
 """So much of a prompt is heard: enough for its voice; all of it is computed with every sentence."""
+BEHIND_SECONDS = 0.5
+"""So much behind it is read too, so that its last frames hear what follows."""
 
 AnyVoice = Voice | str | Path | Tensor | None
 
@@ -61,10 +66,15 @@ class VoiceboxParts(Speaker):
     # The voice.
 
     def voice(self, voice: AnyVoice = None, rate: int | None = None, text: str | None = None) -> Voice:
-        """A voice by its name, from a file, or from a wave [samples] or [channels, samples].
+        """A voice by its name, from a file, or from a wave [samples] or [channels, samples] of this `rate`.
 
-        `text` is what is said in it; a file may have it beside it, as .txt. Without, the voice is heard all the same.
+        `text` is what is said in all of it; a file may have it beside it, as .txt. Without, or where a file is too long
+        to be aligned with a text that stands beside it, the voice is heard all the same.
         """
+        if not isinstance(voice, Tensor):
+            self._check_acts("voice_rate", rate, "a wave")
+        if not isinstance(voice, Tensor) and (isinstance(voice, Voice | None) or str(voice) in self.voices):
+            self._check_acts("voice_text", text, "an audio file or a wave")
         if isinstance(voice, Voice):
             return self._fitting(voice, "this voice")
         if voice is None:
@@ -73,16 +83,17 @@ class VoiceboxParts(Speaker):
             wave = resample(
                 mix_channels(voice.reshape(-1, voice.shape[-1]), 1), rate or self.sample_rate, self.sample_rate
             )
-            return self._heard(wave[0], text, "the recording")
+            return self._heard(wave[0], text, "The recording")
         if str(voice) in self.voices:
             return self._fitting(Voice.load(self.voices[str(voice)]), str(voice))
         if not Path(voice).is_file():
             known = f"; its voices are {', '.join(self.voices)}" if self.voices else ""
             raise UserError(f"There is no voice and no audio file {voice}{known}.")
-        beside = Path(voice).with_suffix(".txt")
-        if text is None and beside.is_file():
-            text = beside.read_text(encoding="utf-8-sig").strip() or None
-        return self._heard(read(voice, sample_rate=self.sample_rate, channels=1)[0], text, str(voice))
+        said = transcript_of(Path(voice), text)
+        if text is None and probe(voice).duration > MOST_SECONDS:
+            said = None
+        samples = self._prompt_samples if said is None else None
+        return self._heard(read(voice, frames=samples, sample_rate=self.sample_rate, channels=1)[0], said, str(voice))
 
     def nobody(self) -> Voice:
         """No voice: the model takes any."""
@@ -91,22 +102,35 @@ class VoiceboxParts(Speaker):
     def gain(self, features: Tensor) -> float:
         """What makes a wave of these features [frames, dim] about as loud as what was learned; 1 where it is so."""
         if self._levels is None:
-            some = list(self.voices.values())[:8]
-            self._levels = [level_of(Voice.load(file).features, self.features) for file in some]
+            some = [Voice.load(file) for file in list(self.voices.values())[:8]]
+            # A file from elsewhere may lie among them; who asks for that voice is told.
+            own = [voice for voice in some if voice.fingerprint == self.features.fingerprint()]
+            self._levels = [level_of(voice.features, self.features) for voice in own]
         return gain_for(features, self.features, self._levels)
 
+    @property
+    def _prompt_samples(self) -> int:
+        return round((PROMPT_SECONDS + BEHIND_SECONDS) * self.sample_rate)
+
     def _heard(self, wave: Tensor, text: str | None, name: str) -> Voice:
+        """Of a long wave [samples] only the beginning is heard; all of it, if it has a text, is aligned with that."""
         wave = wave.to(self.device)
-        wave = wave * self.gain(self.features.encode(wave[None])[0])
-        heard = self.features.encode(wave[None])[0].cpu()
+        begin = wave[: self._prompt_samples]
+        gain = self.gain(self.features.encode(begin[None])[0])
+        heard = self.features.encode(gain * begin[None])[0].cpu()
         if len(heard) < self.frame_rate / 5:
-            raise UserError(f"The voice {name} is shorter than 0.2 seconds; give some seconds of speech.")
+            raise UserError(f"{name} is shorter than 0.2 seconds; give some seconds of speech to take a voice from.")
         about = {"text": text} if text else None
-        whole = Voice(heard, self.features.fingerprint(), about=about)
+        voice = Voice(heard, self.features.fingerprint(), about=about)
         if text:
-            symbols, durations, _ = self.aligner.align_text(wave[: len(heard) * self.features.hop], text)
-            whole = Voice(heard, whole.fingerprint, symbols.cpu(), durations.cpu(), about)
-        return whole.first(round(PROMPT_SECONDS * self.frame_rate), self.aligner.symbols.silence)
+            symbols, durations, _ = self.aligner.align_text(gain * wave, text, name)
+            symbols, durations = crop(symbols.cpu(), durations.cpu(), 0, len(heard))
+            voice = Voice(heard, voice.fingerprint, symbols, durations, about)
+        return voice.first(round(PROMPT_SECONDS * self.frame_rate), self.aligner.symbols.silence)
+
+    def _check_acts(self, option: str, value: object, kind: str) -> None:
+        if value is not None:
+            raise UserError(f"{option} is for {kind} to take a voice from, and none is given: leave it out.")
 
     def _fitting(self, voice: Voice, name: str) -> Voice:
         if voice.fingerprint != self.features.fingerprint():
@@ -132,3 +156,4 @@ class VoiceboxParts(Speaker):
         for one, value, other, wanted in claims:
             if value != wanted:
                 raise UserError(f"The parts of a voicebox do not fit: {one} is {value}, and {other} is {wanted}.")
+        check_statistics(heard, self.voicebox.mean, self.voicebox.std)

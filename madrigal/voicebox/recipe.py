@@ -3,19 +3,21 @@
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from madrigal.data.source import AudioSource
-from madrigal.engine.learned import FINGERPRINTS
+from madrigal.data.tokens import TOKENS, TokenShards
+from madrigal.engine.learned import LearnedRecipe
 from madrigal.engine.randomness import seed_everything
 from madrigal.engine.recipe import build_config
 from madrigal.errors import UserError
-from madrigal.voicebox.config import VoiceBoxConfig
+from madrigal.voicebox.alignments import ALIGNMENTS, Alignments
+from madrigal.voicebox.config import OF_IDS, VoiceBoxConfig
 from madrigal.voicebox.distill import VoiceBoxDistiller
 from madrigal.voicebox.features import load_features
 from madrigal.voicebox.flow import ConditionalFlowMatcherWrapper
 from madrigal.voicebox.model import VoiceBox
-from madrigal.voicebox.plans import DistillPlan, FlowPlan
+from madrigal.voicebox.plans import DistillPlan, FlowPlan, VoiceBoxPlan
 from madrigal.voicebox.source import AlignedSource
 from madrigal.voicebox.training import FlowSource, VoiceBoxTrainer
 
@@ -44,25 +46,12 @@ class FlowData(AudioSource):
         )
 
 
-class FlowRecipe(BaseModel):
+class FlowRecipe(LearnedRecipe):
     """What the recipes of both trainings share."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     features: str = Field(description="the run or the folder of a vocoder, or the name of a codec")
     data: FlowData
-    plan: FlowPlan
-
-    @model_validator(mode="before")
-    @classmethod
-    def _what_a_run_learned_is_no_option(cls, values: Any) -> Any:
-        return {k: v for k, v in values.items() if k != FINGERPRINTS} if isinstance(values, dict) else values
-
-    def resolved(self, **found: Any) -> dict[str, Any]:
-        """What a run keeps of its recipe, with all that was found out."""
-        named = self.model_dump(mode="json", exclude={"plan", "data"}, exclude_none=True)
-        data = self.data.model_dump(mode="json", exclude_defaults=True)
-        return {**named, **found, "data": data, "plan": self.plan.recorded()}
+    plan: VoiceBoxPlan
 
 
 class VoiceBoxRecipe(FlowRecipe):
@@ -70,11 +59,13 @@ class VoiceBoxRecipe(FlowRecipe):
 
     system: Literal["voicebox-flow"]
     model: dict[str, Any] = Field(default_factory=dict)
+    plan: FlowPlan
 
     @model_validator(mode="after")
     def _options_are_known(self) -> Self:
         """Before anything is loaded: what features and alignments would say is stood in for."""
-        build_config(VoiceBoxConfig, {"dim_in": 1, "num_cond_tokens": 1, **self.model}, "The recipe's model")
+        stood_in = {"dim_in": 1, "num_cond_tokens": 1, **self.model, "condition_on_text": True}
+        build_config(VoiceBoxConfig, stood_in, "The recipe's model")
         return self
 
     def trainer(self, run: Path, *, resume: bool = False, overwrite: bool = False) -> VoiceBoxTrainer:
@@ -94,12 +85,13 @@ class VoiceBoxRecipe(FlowRecipe):
 
     def config(self, dim_in: int) -> VoiceBoxConfig:
         """The model's options, with those that follow from its features and its alignments."""
-        known: dict[str, Any] = {"dim_in": dim_in}
-        if self.data.alignments is None:
-            known["condition_on_text"] = False
-        else:
-            known["num_cond_tokens"] = number_of_symbols(self.data.alignments)
-        return build_config(VoiceBoxConfig, {**known, **self.model}, "The recipe's model")
+        model = {"condition_on_text": self.data.alignments is not None, **self.model}
+        if not model["condition_on_text"]:
+            # A recipe that is written for ids serves without them, too.
+            model = {name: value for name, value in model.items() if name not in OF_IDS}
+        elif self.data.alignments is not None:
+            model = {"num_cond_tokens": number_of_symbols(self.data.alignments), **model}
+        return build_config(VoiceBoxConfig, {"dim_in": dim_in, **model}, "The recipe's model")
 
 
 class DistillRecipe(FlowRecipe):
@@ -126,9 +118,6 @@ class DistillRecipe(FlowRecipe):
 
 def number_of_symbols(folder: Path) -> int:
     """Of the alignments (or semantic tokens) that lie in `folder`, or in folders below it."""
-    from madrigal.data.tokens import TOKENS, TokenShards
-    from madrigal.voicebox.alignments import ALIGNMENTS, Alignments
-
     found = {Alignments.open(file.parent).info.num_symbols for file in sorted(folder.rglob(ALIGNMENTS))}
     if not found:
         found = {TokenShards.open(file.parent).info.codebook_size for file in sorted(folder.rglob(TOKENS))}

@@ -10,18 +10,19 @@ A row's way depends on nothing but the row: a batch gives what its rows alone gi
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from madrigal.errors import UserError
 
+FixedMethod = Literal["euler", "midpoint", "heun"]
 Method = Literal["euler", "midpoint", "heun", "adaptive"]
 Flow = Callable[[Tensor, Tensor], Tensor]
 """x [batch, ...] and times [batch] -> the flow there, of the shape of x."""
 
-EVALUATIONS = {"euler": 1, "midpoint": 2, "heun": 2}
+EVALUATIONS: dict[FixedMethod, int] = {"euler": 1, "midpoint": 2, "heun": 2}
 """Of the flow in one interval."""
 MOST_INTERVALS = 1000
 
@@ -49,18 +50,20 @@ def solve(
     `sway` below 0 puts more of them near the noise, above 0 near the speech. The adaptive method heeds the tolerances
     in place of `steps`; it judges its error by what `mask` (broadcast over noise, True = real) leaves.
     """
-    if method not in get_args(Method):
-        raise UserError(f"There is no solver {method!r}; there is {', '.join(get_args(Method))}.")
     if method == "adaptive":
         return _adaptive(flow, noise, rtol, atol, mask)
+    if method not in EVALUATIONS:
+        raise UserError(f"There is no solver {method!r}; there is {', '.join(EVALUATIONS)} and adaptive.")
     x = noise
     for start, end in pairwise(time_grid(steps, sway).to(x.device, x.dtype)):
         x = interval(flow, x, start.expand(len(x)), end.expand(len(x)), method)
     return Solved(x, EVALUATIONS[method] * steps)
 
 
-def between(flow: Flow, x: Tensor, start: Tensor, end: Tensor, *, method: Method, steps: int) -> Tensor:
+def between(flow: Flow, x: Tensor, start: Tensor, end: Tensor, *, method: FixedMethod, steps: int) -> Tensor:
     """Follow `flow` from x [batch, ...] at the times `start` to the times `end`, [batch] each, in equal intervals."""
+    if method not in EVALUATIONS:
+        raise UserError(f"An interval is gone through by {', '.join(EVALUATIONS)}, and not by {method!r}.")
     for step in range(steps):
         first, last = (torch.lerp(start, end, part / steps) for part in (step, step + 1))
         x = interval(flow, x, first, last, method)
@@ -78,7 +81,7 @@ def time_grid(steps: int, sway: float = 0.0) -> Tensor:
     return even + sway * (torch.cos(torch.pi / 2 * even) - 1 + even)
 
 
-def interval(flow: Flow, x: Tensor, start: Tensor, end: Tensor, method: str) -> Tensor:
+def interval(flow: Flow, x: Tensor, start: Tensor, end: Tensor, method: FixedMethod) -> Tensor:
     """One interval of each row, from `start` to `end` [batch]."""
     step = (end - start).view(-1, *(1,) * (x.ndim - 1))
     first = flow(x, start)
@@ -99,6 +102,8 @@ def _adaptive(flow: Flow, noise: Tensor, rtol: float, atol: float, mask: Tensor 
     for _ in range(MOST_INTERVALS):
         if bool((time >= 1).all()):
             return Solved(x, evaluations)
+        if not bool(_size(first, mask).isfinite().all()):
+            raise UserError("The flow is no number: the model's weights, or what it was given, are not finite.")
         step = step.minimum(1 - time)  # rows that have arrived stay where they are
         h = step.view(shape)
         second = flow(x + h / 2 * first, time + step / 2)
@@ -108,6 +113,7 @@ def _adaptive(flow: Flow, noise: Tensor, rtol: float, atol: float, mask: Tensor 
         evaluations += 3
         error = h / 72 * (-5 * first + 6 * second + 8 * third - 9 * fourth)
         size = _size(error / (atol + rtol * torch.maximum(x.abs(), there.abs())), mask)
+        size = size.nan_to_num(nan=torch.inf, posinf=torch.inf)  # a shorter step may not leave what can be computed
         taken = size <= 1
         x, first = (torch.where(taken.view(shape), new, old) for new, old in ((there, x), (fourth, first)))
         time = torch.where(taken, torch.where(step >= 1 - time, 1.0, time + step), time)

@@ -168,7 +168,10 @@ def collate_aligned(items: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Items to a batch; padding is as this module says."""
     batch = collate([{key: value for key, value in item.items() if key not in ROWS} for item in items])
     for key in ROWS:
-        if key in items[0]:
+        has = [key in item for item in items]
+        if any(has) and not all(has):
+            raise UserError(f'Some items of a batch have "{key}" and others have none: give them to all or to none.')
+        if all(has):
             batch[key], lengths = join_tokens(key, [item[key] for item in items])
             if key == "durations":
                 batch[key] = batch[key].clamp(min=0)

@@ -17,9 +17,10 @@ from torch.nn.utils.rnn import pad_sequence
 from madrigal.data.collate import mask_from_lengths
 from madrigal.data.tokens import PAD
 from madrigal.engine.evaluating import eval_mode
+from madrigal.engine.randomness import seeds_of
 from madrigal.errors import UserError
 from madrigal.speaking.script import Script, script_of
-from madrigal.speaking.speech import PAUSE_SECONDS, Piece, Place, Progress, Said, Speech
+from madrigal.speaking.speech import PAUSE_SECONDS, Piece, Place, Progress, Said, Speech, piece_seed
 from madrigal.voicebox.drawing import Drawing
 from madrigal.voicebox.expand import expand
 from madrigal.voicebox.lasting import shared_out
@@ -50,16 +51,23 @@ class VoiceboxSpeech(VoiceboxParts):
         return script_of(text, symbols.tokenizer, language=symbols.spec.read, longest=LONGEST_PIECE)
 
     def lines(
-        self, texts: Sequence[str], voice: Voice, *, rate: float = 1.0, seeds: Sequence[int] | None = None
+        self,
+        texts: Sequence[str],
+        voice: Voice,
+        *,
+        rate: float | None = None,
+        seeds: Sequence[int] | None = None,
+        how: Drawing | None = None,
     ) -> list[Line]:
         """Texts as they are read, with the time that each symbol takes in this voice."""
+        rate = 1.0 if rate is None else rate
         if not 0.2 <= rate <= 5:
             raise UserError(f"rate is {rate:g}; give how much faster than usual it is spoken, from 0.2 to 5.")
         rows = [torch.tensor(self.aligner.symbols.encode(text)) for text in texts]
         before = 0 if voice.symbols is None else len(voice.symbols)
-        known = [_joined(voice.durations, torch.zeros_like(row)) for row in rows]
-        whole = [_joined(voice.symbols, row) for row in rows]
-        found = self.timed(whole, known, rate=rate, seeds=seeds)
+        known = [_behind(voice.durations, torch.zeros_like(row)) for row in rows]
+        whole = [_behind(voice.symbols, row) for row in rows]
+        found = self.timed(whole, known, rate=rate, seeds=seeds, how=how)
         return [Line(row, durations[before:]) for row, durations in zip(rows, found, strict=True)]
 
     def timed(
@@ -69,8 +77,10 @@ class VoiceboxSpeech(VoiceboxParts):
         *,
         rate: float = 1.0,
         seeds: Sequence[int] | None = None,
+        how: Drawing | None = None,
     ) -> list[Tensor]:
         """Durations [symbols] of rows of symbols, of which some are `known` (0 where they are not)."""
+        steps = (how or self.drawing).duration_steps
         lengths = torch.tensor([len(row) for row in symbols])
         given = pad_sequence(list(known), batch_first=True)
         found = self.durations.predict(
@@ -79,6 +89,7 @@ class VoiceboxSpeech(VoiceboxParts):
             context_durations=given.to(self.device) if bool(given.any()) else None,
             rate=rate,
             seed=0 if seeds is None else list(seeds),
+            **({} if steps is None else {"steps": steps}),
         ).cpu()
         return [row[:length] for row, length in zip(found, lengths.tolist(), strict=True)]
 
@@ -105,7 +116,7 @@ class VoiceboxSpeech(VoiceboxParts):
         voice_rate: int | None = None,
         voice_text: str | None = None,
         seconds: float | None = None,
-        rate: float = 1.0,
+        rate: float | None = None,
         seed: Sequence[int] | int = 0,
         batch_size: int = 8,
         progress: Progress | None = None,
@@ -113,20 +124,24 @@ class VoiceboxSpeech(VoiceboxParts):
     ) -> list[Speech]:
         """All texts in one voice. The pieces of all of them are said in batches; each is said as it would be alone.
 
-        `seconds` is how long each text takes, `rate` how much faster than usual it is spoken, `drawing`
-        the options of `Drawing`: steps, method, cond_scale, sway, bf16.
+        `seconds` is how long each text takes, or `rate` how much faster than usual it is spoken, `drawing`
+        the options of `Drawing`: steps, method, cond_scale, sway, bf16, duration_steps.
         """
         prompt = self.voice(voice, voice_rate, voice_text)
         how = self.drawing.but(**drawing)
         scripts = [self.script(text) for text in texts]
-        fixed = {} if seconds is None else {t: self._in_time(s, prompt, seconds) for t, s in enumerate(scripts)}
+        fixed = {
+            t: self._in_time(script, prompt, seconds, rate, how, of_text)
+            for t, (script, of_text) in enumerate(zip(scripts, seeds_of(seed, len(scripts)), strict=True))
+            if seconds is not None
+        }
 
         def speak(places: list[Place]) -> list[Said]:
             seeds = [place.seed for place in places]
             if fixed:
                 lines = [fixed[place.text][place.piece] for place in places]
             else:
-                lines = self.lines([place.words for place in places], prompt, rate=rate, seeds=seeds)
+                lines = self.lines([place.words for place in places], prompt, rate=rate, seeds=seeds, how=how)
             rows = self.features_of(lines, prompt, how, seeds)
             return [(Piece(place.words), self._wave(row)) for place, row in zip(places, rows, strict=True)]
 
@@ -142,7 +157,7 @@ class VoiceboxSpeech(VoiceboxParts):
         voice_rate: int | None = None,
         voice_text: str | None = None,
         seconds: float | None = None,
-        rate: float = 1.0,
+        rate: float | None = None,
         seed: int = 0,
         chunk_seconds: float = 0.5,
         **drawing: Any,
@@ -150,11 +165,11 @@ class VoiceboxSpeech(VoiceboxParts):
         """The sound of a text as it is made, sentence by sentence and in each `chunk_seconds` at a time."""
         prompt, script = self.voice(voice, voice_rate, voice_text), self.script(text)
         how = self.drawing.but(**drawing)
-        fixed = None if seconds is None else self._in_time(script, prompt, seconds)
+        fixed = None if seconds is None else self._in_time(script, prompt, seconds, rate, how, seed)
 
         def speak(place: Place) -> Iterator[Tensor]:
-            seeds = [place.seed]
-            lines = [fixed[place.piece]] if fixed else self.lines([place.words], prompt, rate=rate, seeds=seeds)
+            seeds, words = [place.seed], [place.words]
+            lines = [fixed[place.piece]] if fixed else self.lines(words, prompt, rate=rate, seeds=seeds, how=how)
             made = self.features_of(lines, prompt, how, seeds)[0]
             chunk = max(1, round(chunk_seconds * self.frame_rate))
             for piece in self.features.decode_in_chunks(made[None], chunk=chunk):
@@ -182,12 +197,18 @@ class VoiceboxSpeech(VoiceboxParts):
         )
         return [row[before:] for row in filled.rows()]
 
-    def _in_time(self, script: Script, voice: Voice, seconds: float) -> list[Line]:
-        return self.scaled_to(self.lines(script.pieces, voice), seconds)
+    def _in_time(
+        self, script: Script, voice: Voice, seconds: float, rate: float | None, how: Drawing, seed: int
+    ) -> list[Line]:
+        """The lines of a text that lasts so long, each with the rhythm of its own seed."""
+        if rate is not None:
+            raise UserError("seconds and rate both say how fast it is spoken: give one of them.")
+        seeds = [piece_seed(seed, number) for number in range(len(script.pieces))]
+        return self.scaled_to(self.lines(script.pieces, voice, seeds=seeds, how=how), seconds)
 
     def _wave(self, features: Tensor) -> Tensor:
         return self.features.decode(features[None])[0]
 
 
-def _joined(first: Tensor | None, second: Tensor) -> Tensor:
+def _behind(first: Tensor | None, second: Tensor) -> Tensor:
     return second if first is None else torch.cat((first, second))

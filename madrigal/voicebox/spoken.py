@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,34 @@ import numpy as np
 import torch
 
 from madrigal.data.dataset import SoundDataset
-from madrigal.data.manifest import Manifest
-from madrigal.data.source import Source, manifest_of
+from madrigal.data.failures import DecodeError
+from madrigal.data.manifest import Entry, Manifest
+from madrigal.data.source import Say, Source, manifest_of
 from madrigal.errors import UserError
-from madrigal.voicebox.aligner import Aligner
+from madrigal.voicebox.aligner import MOST_SECONDS, Aligner
 
-Say = Callable[[str], object]
+
+def symbols_of(entry: Entry, aligner: Aligner) -> list[int]:
+    """The symbols of a recording's text, or a DecodeError that says why it has none that fit."""
+    if not (entry.text or "").strip():
+        raise DecodeError.of(entry.path, "it has no text")
+    if entry.duration > MOST_SECONDS:
+        raise DecodeError.of(
+            entry.path, f"it has {entry.duration:.0f} seconds, and {MOST_SECONDS:.0f} at most are aligned"
+        )
+    try:
+        symbols = aligner.symbols.encode(entry.text or "")
+    except UserError as error:
+        raise DecodeError.of(entry.path, str(error).rstrip(".")) from error
+    # A duration that is whole frames may come out a hair below them.
+    check_frames(entry.path, len(symbols), int(entry.duration * aligner.config.frame_rate + 1e-6))
+    return symbols
+
+
+def check_frames(path: str | Path, symbols: int, frames: int) -> None:
+    """Each symbol needs a frame."""
+    if symbols > frames:
+        raise DecodeError.of(path, f"its text has {symbols} symbols, and it has {frames} frames")
 
 
 class SpokenDataset(SoundDataset):
@@ -31,15 +52,10 @@ class SpokenDataset(SoundDataset):
         kept = []
         for entry in manifest:
             try:
-                symbols = aligner.symbols.encode(entry.text or "")
-            except UserError as error:
-                self.left_out[entry.path] = str(error) if (entry.text or "").strip() else "no text"
-                continue
-            if len(symbols) > int(entry.duration * aligner.config.frame_rate):
-                self.left_out[entry.path] = "more symbols than frames"
-                continue
-            kept.append(entry)
-            self.symbols.append(symbols)
+                self.symbols.append(symbols_of(entry, aligner))
+                kept.append(entry)
+            except DecodeError as error:
+                self.left_out[entry.path] = error.reason
         if not kept:
             raise UserError(
                 f"None of the {len(manifest)} recordings of {manifest.root} has a text that can be aligned."
@@ -56,7 +72,9 @@ class SpokenDataset(SoundDataset):
         return ", ".join(f"{count}: {reason.rstrip('.')}" for reason, count in reasons)
 
 
-def spoken(source: Source, aligner: Aligner, prepared_in: Path, *, anew: bool, say: Say | None) -> tuple[Any, Any]:
+def spoken_datasets(
+    source: Source, aligner: Aligner, prepared_in: Path, *, anew: bool, say: Say | None
+) -> tuple[Any, Any]:
     """The training set, and the validation set where one is named."""
 
     def dataset(path: Path, name: str) -> SpokenDataset:

@@ -16,14 +16,14 @@ from madrigal.engine.recipe import recorded
 from madrigal.engine.task import Counted
 from madrigal.engine.trainer import Terms, Trainer
 from madrigal.errors import UserError
+from madrigal.tokenizers.fingerprint import fingerprint_of
 from madrigal.voicebox import keywords
 from madrigal.voicebox.asking import Asked
 from madrigal.voicebox.batches import collate_flows
-from madrigal.voicebox.filling import Filled
+from madrigal.voicebox.filling import Filled, check_guidance
 from madrigal.voicebox.flow import ConditionalFlowMatcherWrapper
-from madrigal.voicebox.frame_ids import at_frames
 from madrigal.voicebox.model import VoiceBox
-from madrigal.voicebox.plans import FlowPlan
+from madrigal.voicebox.plans import FlowPlan, VoiceBoxPlan
 from madrigal.voicebox.source import AlignedSource
 
 PROMPT = 0.3
@@ -40,16 +40,16 @@ class VoiceBoxTrainer(Trainer):
 
     system: ClassVar[str] = "voicebox-flow"
     unit: ClassVar[str] = "frames"
-    Plan: ClassVar[type[FlowPlan]] = FlowPlan
+    Plan: ClassVar[type[VoiceBoxPlan]] = FlowPlan
     model: VoiceBox
-    plan: FlowPlan
+    plan: VoiceBoxPlan
 
     def __init__(
         self,
         cfm_wrapper: ConditionalFlowMatcherWrapper,
         *,
         folder: str | Path | None = None,
-        plan: FlowPlan | None = None,
+        plan: VoiceBoxPlan | None = None,
         source: FlowSource | None = None,
         results_folder: str | Path = "./results",
         recipe: dict[str, Any] | None = None,
@@ -59,12 +59,19 @@ class VoiceBoxTrainer(Trainer):
         plan, given = plan_and_keywords(self.Plan, plan, keywords.trainer_words(options, name), name)
         self.wrapper = cfm_wrapper
         voicebox = cfm_wrapper.voicebox
+        if folder is not None and source is not None:
+            raise UserError(
+                f"{name} was given a folder and a source, which both name its recordings: give one of them."
+            )
         if folder is not None:
             source = AudioSource(path=Path(folder))
-        if isinstance(source, AudioSource) and voicebox.config.condition_on_text:
+        hears_ids = getattr(cfm_wrapper.text_to_semantic, "wav2vec", None) is not None
+        if isinstance(source, AudioSource) and voicebox.config.condition_on_text and not hears_ids:
             raise UserError(
-                "Recordings alone have no ids: align them (`madrigal align`), or set condition_on_text=False."
+                "Recordings alone have no ids: align them (`madrigal align`), give the wrapper a text_to_semantic that "
+                "hears them, or set condition_on_text=False."
             )
+        self.check(plan)
         learned = self._learned_from()
         if given.get("resume"):
             check_resumed(Path(results_folder), learned)
@@ -77,11 +84,16 @@ class VoiceBoxTrainer(Trainer):
             recipe={**recipe, **({FINGERPRINTS: learned} if learned else {})},
             **given,
         )
+        cfm_wrapper.settle_statistics()  # a run that goes on has brought the model's
+
+    def check(self, plan: VoiceBoxPlan) -> None:
+        """What would stand in the way of the plan is told before the run is opened, and one that was there replaced."""
+        check_guidance(self.wrapper.voicebox.config, plan.sampling().get("cond_scale", 1.0))
 
     def _learned_from(self) -> Fingerprints:
-        """What has to be the same when the run goes on."""
-        features = self.wrapper.features
-        return {"features": features.fingerprint()} if bool(getattr(features, "fitted", False)) else {}
+        """What has to be the same when the run goes on; by what features are normalised, the model knows."""
+        options = getattr(self.wrapper.features, "options", None)
+        return {} if options is None else {"features": fingerprint_of(options(), {})}
 
     def _open(self, source: FlowSource, run: Path, *, anew: bool) -> tuple[Any, Any]:
         features, anew = self.wrapper.features, anew and self.is_main
@@ -102,12 +114,7 @@ class VoiceBoxTrainer(Trainer):
         if features is None or not hasattr(features, "mean"):
             return
         if not bool(features.fitted) and "audio" in batches[0]:
-            features.to(self.device)
-            features.fit(
-                wave[0, :length]
-                for batch in batches
-                for wave, length in zip(batch["audio"], batch["lengths"].tolist(), strict=True)
-            )
+            features.to(self.device).fit_batches(batches)
         self.model.mean.copy_(features.mean)
         self.model.std.copy_(features.std)
 
@@ -120,19 +127,24 @@ class VoiceBoxTrainer(Trainer):
         return {"loss": (outcome.loss, outcome.frames)}
 
     def sample(self, batch: Batch) -> list[Sample]:
-        """How each recording's beginning goes on, with its own ids, beside the recording."""
+        """How each recording's beginning goes on, with its own ids, beside the recording.
+
+        The beginning is the recording's own features: there one hears what is lost by decoding them.
+        """
         x1, lengths, ids = self.heard(batch)
         given = torch.arange(x1.shape[1], device=x1.device) < (lengths * PROMPT).long()[:, None]
-        made = self.wrapper.filled(Asked(lengths, x1, given, ids), **self._sampling())
-        pictures = [_picture(*rows) for rows in zip(Filled(x1, lengths, 0).rows(), made.rows(), strict=True)]
+        true = Filled(x1, lengths, 0)
+        made = self.wrapper.filled(Asked(lengths, x1, given, ids), **self.plan.sampling())
+        pictures = [_picture(*rows) for rows in zip(true.rows(), made.rows(), strict=True)]
         if self.wrapper.features is None:
             return [{"picture": picture} for picture in pictures]
-        both = zip(pictures, self._said(Filled(x1, lengths, 0)), self._said(made), strict=True)
-        return [{ORIGINAL: true, "made": new, "picture": picture} for picture, true, new in both]
+        originals = self._recorded(batch) if "audio" in batch else self._said(true)
+        both = zip(pictures, originals, self._said(made), strict=True)
+        return [{ORIGINAL: old, "made": new, "picture": picture} for picture, old, new in both]
 
-    def _sampling(self) -> dict[str, Any]:
-        plan = self.plan
-        return {"steps": plan.sample_steps, "cond_scale": plan.sample_cond_scale, "seed": plan.seed}
+    def _recorded(self, batch: Batch) -> list[Audio]:
+        waves = zip(batch["audio"], batch["lengths"].tolist(), strict=True)
+        return [Audio(wave[0, :end].cpu(), self.wrapper.features.sample_rate) for wave, end in waves]
 
     def _said(self, filled: Filled) -> list[Audio]:
         features = self.wrapper.features
@@ -154,19 +166,15 @@ class VoiceBoxTrainer(Trainer):
     def heard(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor | None]:
         """Features [batch, frames, dim_in], their lengths [batch], and ids [batch, frames] if there are any."""
         name, count = ("features", "features_lengths") if "features" in batch else ("audio", "lengths")
-        x1, lengths = self.wrapper.heard(batch[name], batch[count])
-        symbols, durations = batch.get("symbols"), batch.get("durations")
-        if "ids" in batch or durations is None:
-            symbols = None
-        ids = at_frames(
-            lengths,
-            x1.shape[1],
-            ids=batch.get("ids"),
-            symbols=symbols,
-            durations=durations,
-            tokens=batch.get("semantic") if "ids" not in batch else None,
-        )
-        return x1, lengths, ids if self.model.config.condition_on_text else None
+        sound, counted = batch[name], batch[count]
+        x1, lengths = self.wrapper.heard(sound, counted)
+        if not self.model.config.condition_on_text:
+            return x1, lengths, None
+        kind = "ids" if "ids" in batch else "symbols"
+        words = {kind: batch.get(kind), "counts": batch.get(f"{kind}_lengths")}
+        if kind == "symbols":
+            words |= {"durations": batch.get("durations"), "tokens": batch.get("semantic")}
+        return x1, lengths, self.wrapper.told(sound, counted, lengths, x1.shape[1], **words)
 
 
 def _picture(true: Tensor, made: Tensor) -> Picture:

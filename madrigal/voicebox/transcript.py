@@ -8,6 +8,8 @@ from madrigal.errors import UserError
 from madrigal.tokenizers.text import shortened
 
 WORD = re.compile(r"[^\W_]+(?:['’.\-][^\W_]+)*")
+PAUSES = (",", ";", ":")
+MARKS = (*PAUSES, ".", "!", "?")
 
 
 def with_words(transcript: str, old: str, new: str) -> str:
@@ -23,13 +25,16 @@ def with_words(transcript: str, old: str, new: str) -> str:
         help = "check the words" if not places else "name some words beside them too"
         raise UserError(f"The words {old!r} {how} in {shortened(transcript, 200)!r}: {help}.")
     first, last = there[places[0]], there[places[0] + len(wanted) - 1]
-    rest = transcript[last.end() :]
-    said = new.strip()
-    # A mark that stands behind the old words stays, unless the new ones bring their own.
-    if said[-1:] in tuple(",.;:!?") and rest[:1] in tuple(",.;:!?"):
-        rest = rest[1:]
-    text = f"{transcript[: first.start()]}{said}{rest}"
-    return " ".join(text.split())
+    before, said, rest = transcript[: first.start()], new.strip(), transcript[last.end() :]
+    # A mark that stands behind the old words stays, unless another comes to stand before it. Of a comma and the end of
+    # a sentence the end stays.
+    mark = (said or before.rstrip())[-1:]
+    if rest[:1] in MARKS and (mark in MARKS or not (said or before.strip())):
+        if not said and mark in PAUSES and rest[0] not in PAUSES:
+            before = before.rstrip()[:-1]
+        else:
+            rest = rest[1:]
+    return " ".join(f"{before}{said}{rest}".split())
 
 
 def _plain(word: str) -> str:

@@ -25,7 +25,7 @@ class Voice:
     """Features [frames, dim], and symbols and durations [symbols] that add up to the frames, or None.
 
     `fingerprint` is that of the features, so that a voice never meets a model of others. `about` is what its file
-    tells of it: its text, its speaker, its licence.
+    tells of it: its text, its speaker, its licence, how many seconds of the speaker were learned from.
     """
 
     features: Tensor
@@ -85,5 +85,15 @@ class Voice:
 
 
 def voice_files(folder: Path) -> dict[str, Path]:
-    """The voices of a run or an exported folder by name."""
-    return {file.name.removesuffix(ENDING): file for file in sorted((folder / VOICES).glob(f"*{ENDING}"))}
+    """The voices of a run or an exported folder by name: who has spoken longest in the data first, others by name."""
+    files = sorted((folder / VOICES).glob(f"*{ENDING}"), key=lambda file: (-_seconds(file), file.name))
+    return {file.name.removesuffix(ENDING): file for file in files}
+
+
+def _seconds(file: Path) -> float:
+    """Of the speaker in the data, as the file tells; nothing of one that does not, or that is damaged."""
+    try:
+        with safe_open(file, framework="pt") as opened:
+            return float(json.loads((opened.metadata() or {}).get("about", "{}")).get("seconds", 0.0))
+    except (OSError, SafetensorError, ValueError, AttributeError):
+        return 0.0

@@ -33,7 +33,8 @@ def write_voices(
     for entry in manifest:
         if entry.path in alignments:
             speakers.setdefault(entry.speaker or NOBODY, []).append(entry)
-    ranked = sorted(speakers, key=lambda name: (-sum(entry.duration for entry in speakers[name]), name))
+    spoken = {name: sum(entry.duration for entry in own) for name, own in speakers.items()}
+    ranked = sorted(speakers, key=lambda name: (-spoken[name], name))
     names: list[str] = []
     for speaker in ranked[:most]:
         entry = _best(speakers[speaker][:CANDIDATES], alignments)
@@ -43,6 +44,7 @@ def write_voices(
         if len(heard) < int(durations.sum()):  # a lossy file that came out shorter than it promised
             heard = torch.cat((heard, heard[-1:].expand(int(durations.sum()) - len(heard), -1)))
         about = {"speaker": speaker, "text": entry.text or "", "licence": entry.licence or "", "recording": entry.path}
+        about["seconds"] = f"{spoken[speaker]:.2f}"
         voice = Voice(heard, features.fingerprint(), symbols, durations, about)
         names.append(_file_name(speaker, names))
         voice.first(round(PROMPT_SECONDS * features.frame_rate), silence).save(folder / f"{names[-1]}{ENDING}")

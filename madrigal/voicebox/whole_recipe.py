@@ -11,7 +11,6 @@
 `student` may be left out; any part may be the name of a finished run.
 """
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -19,8 +18,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, Field, field_validator
 
 from madrigal.data.source import Source
-from madrigal.engine.parts import DATA, WholeRecipe, WholeTraining
-from madrigal.engine.pretrained import locate
+from madrigal.engine.parts import DATA, WholeRecipe, WholeTraining, name_of_part
+from madrigal.engine.pretrained import SHIPPED
 from madrigal.engine.progress import tell
 from madrigal.errors import UserError
 from madrigal.voicebox.aligner import Aligner
@@ -31,6 +30,8 @@ from madrigal.voicebox.drawing import Drawing
 from madrigal.voicebox.durations_recipe import DurationsRecipe
 from madrigal.voicebox.features import load_features
 from madrigal.voicebox.finding import find_alignments
+from madrigal.voicebox.loading import features_of
+from madrigal.voicebox.model import VoiceBox
 from madrigal.voicebox.recipe import DistillRecipe, VoiceBoxRecipe
 from madrigal.voicebox.vocoder.recipe import VocoderRecipe
 from madrigal.voicebox.voice import ENDING, VOICES
@@ -57,7 +58,9 @@ class VoiceboxWholeRecipe(WholeRecipe):
     system: Literal["voicebox"]
     data: Source = Field(description="recordings with their texts, and with speakers where there are several")
     aligner: str | dict[str, Any] = Field(description="a finished aligner, or the recipe of one to train")
-    vocoder: str | dict[str, Any] = Field(description="a finished vocoder, or the recipe of one to train")
+    vocoder: str | dict[str, Any] = Field(
+        description="a finished vocoder, the recipe of one to train, or a codec, whose latents are made"
+    )
     durations: str | dict[str, Any] = Field(description="a finished duration predictor, or the recipe of one to train")
     flow: str | dict[str, Any] = Field(description="a finished model, or the recipe of one to train")
     student: str | dict[str, Any] | None = Field(None, description="a model that learns the flow's way in fewer steps")
@@ -68,8 +71,7 @@ class VoiceboxWholeRecipe(WholeRecipe):
     @field_validator(*kinds, mode="before")
     @classmethod
     def _a_name_is_enough(cls, value: Any) -> Any:
-        """`vocoder=RUN` on the command line falls upon the recipe of one to train, and takes its place."""
-        return value["path"] if isinstance(value, dict) and "path" in value else value
+        return name_of_part(value)
 
     @property
     def sources(self) -> dict[str, Path]:
@@ -96,19 +98,21 @@ class VoiceboxWholeRecipe(WholeRecipe):
         if aligner is not None and vocoder is not None and aligner != vocoder:
             raise UserError(
                 f"The aligner counts frames of {aligner[1]} samples at {aligner[0]} Hz, and the vocoder of "
-                f"{vocoder[1]} at {vocoder[0]} Hz: give aligner.model and vocoder.model the same."
+                f"{vocoder[1]} at {vocoder[0]} Hz: give both the same, as with aligner.model.sample_rate={vocoder[0]} "
+                f"aligner.model.hop={vocoder[1]}."
             )
 
     def _frames(self, name: str, run: Path) -> tuple[int, int] | None:
-        """Rate and hop of a part; None where it is not on this machine."""
-        value = getattr(self, name)
+        """Rate and hop of the aligner or the vocoder; None where it is not on this machine."""
+        value, is_aligner = getattr(self, name), name == "aligner"
         if isinstance(value, dict):
-            model = self.part(name, run).model.model_dump()
-        elif Path(value).is_dir():
-            model = json.loads((locate(value) / "config.json").read_text())
-        else:
+            config = self.part(name, run).model
+            return (config.sample_rate if is_aligner else config.target_sample_hz), config.hop
+        if not (Path(value).is_dir() or (SHIPPED / value).is_dir()):
             return None
-        return model["sample_rate" if name == "aligner" else "target_sample_hz"], model["hop"]
+        # Read whole: what is none is told now, and not when the first parts are trained.
+        config = Aligner.from_pretrained(value).config if is_aligner else load_features(value)
+        return config.sample_rate, config.hop
 
     def trainer(self, run: Path, *, resume: bool = False, overwrite: bool = False) -> "VoiceboxTraining":
         """Everything in the folder `run`, one part after another."""
@@ -140,7 +144,8 @@ class VoiceboxTraining(WholeTraining):
         folder, manifest = self.path / VOICES, self.manifests[TRAIN]
         if not self.recipe.voices or any(folder.glob(f"*{ENDING}")):
             return
-        features = load_features(self.recipe.at("vocoder", self.path))
+        flow = VoiceBox.from_pretrained(self.recipe.at("flow", self.path))
+        features = features_of(self.recipe.at("vocoder", self.path), flow)
         aligner = Aligner.from_pretrained(self.recipe.at("aligner", self.path))
         alignments = find_alignments(self.recipe.alignments_of(self.path), manifest)
         names = write_voices(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -77,13 +78,13 @@ def entry(speaker: str | None, number: int, duration: float = 4.0) -> Entry:
 def test_prompts_are_of_the_same_speaker_and_of_another_text() -> None:
     entries = [entry(speaker, number) for speaker in ("a", "b") for number in range(30)]
     cast = Cast(entries, seed=1)
-    for number, one in enumerate(entries):
-        prompt = cast.prompt(one, number)
+    for one in entries:
+        prompt = cast.prompt(one)
         assert prompt is not None
         assert prompt.speaker == one.speaker
         assert prompt.text != one.text
-    prompts = {cast.prompt(entries[0], number) for number in range(20)}
-    assert 1 < len(prompts) <= PROMPTS
+    prompts = {cast.prompt(one) for one in entries}
+    assert len(prompts) == 2 * PROMPTS
     known = cast.known()
     assert len(known) == 2 * KNOWN
     assert not prompts & set(known)
@@ -91,15 +92,27 @@ def test_prompts_are_of_the_same_speaker_and_of_another_text() -> None:
     assert Cast(entries, seed=2).known() != known
 
 
+@pytest.mark.parametrize("speakers", [1, 2, 3, 4, 8])
+def test_the_prompts_of_a_speaker_are_used_alike_whoever_speaks_in_turn(speakers: int) -> None:
+    entries = [entry(f"speaker {number % speakers}", number) for number in range(100)]
+    cast = Cast(entries)
+    for speaker in cast.speakers:
+        used = Counter(cast.prompt(one) for one in entries if one.speaker == speaker)
+        assert len(used) == PROMPTS
+        assert max(used.values()) <= 100 / speakers / PROMPTS + 3
+
+
 def test_a_good_prompt_is_neither_short_nor_long() -> None:
     entries = [entry("a", number, 1.0) for number in range(10)] + [entry("a", 10, 5.0), entry("a", 11, 20.0)]
-    assert Cast(entries).prompt(entries[0], 0) == entries[10]
+    cast = Cast(entries)
+    assert entries[10] in {cast.prompt(one) for one in entries}
+    assert entries[11] not in {cast.prompt(one) for one in entries}
 
 
 def test_a_speaker_of_one_recording_has_no_prompt_and_one_alone_is_not_judged() -> None:
     cast = Cast([entry("a", 0), entry(None, 1)])
-    assert cast.prompt(entry("a", 0), 0) is None
-    assert cast.prompt(entry("nobody", 3), 0) is None
+    assert cast.prompt(entry("a", 0)) is None
+    assert cast.prompt(entry("nobody", 3)) is None
     assert cast.known() == []
     few = Cast([entry("a", 0), entry("b", 1)])
     assert {one.speaker for one in few.known()} == {"a", "b"}

@@ -13,7 +13,16 @@ from rich.console import Console
 from synthetic import synthetic_voice
 
 from madrigal.errors import UserError
-from madrigal.judge.mending import EDGE, HOLED, MENDED, ORIGINAL, Mend, evaluate_mending, hole_in, speech_bounds
+from madrigal.judge.mending import (
+    EDGE,
+    HOLED,
+    MENDED,
+    ORIGINAL,
+    MendedRecording,
+    evaluate_mending,
+    hole_in,
+    speech_bounds,
+)
 from madrigal.judge.speech_page import show_spoken, write_spoken
 from madrigal.judge.speed import Stopwatch, one_thread
 from madrigal.judge.spoken import SPOKEN, Sentence, SpokenReport, evaluate_spoken
@@ -53,12 +62,12 @@ class WordCounter:
 
 
 @pytest.fixture
-def mend() -> Mend:
+def mend() -> MendedRecording:
     wave = recording()
-    return Mend("one", "One two.", RATE, wave, 0.5 * wave, 1.0, 2.0)
+    return MendedRecording("one", "One two.", RATE, wave, 0.5 * wave, 1.0, 2.0)
 
 
-def test_the_hole_costs_words_and_the_mend_brings_them_back(mend: Mend) -> None:
+def test_the_hole_costs_words_and_the_mend_brings_them_back(mend: MendedRecording) -> None:
     pytest.importorskip("jiwer")
     found = evaluate_mending([mend, mend], recognisers={"Stub": WordCounter()})
     rates = {way.label: way.words["Stub"].mean for way in found.ways}
@@ -70,17 +79,17 @@ def test_the_hole_costs_words_and_the_mend_brings_them_back(mend: Mend) -> None:
         evaluate_mending([], recognisers={})
 
 
-def test_a_mend_that_hears_nothing_brings_nothing_back(mend: Mend) -> None:
+def test_a_mend_that_hears_nothing_brings_nothing_back(mend: MendedRecording) -> None:
     pytest.importorskip("jiwer")
-    dead = Mend("one", mend.text, RATE, mend.original, mend.holed, 1.0, 2.0)
+    dead = MendedRecording("one", mend.text, RATE, mend.original, mend.holed, 1.0, 2.0)
     found = evaluate_mending([dead], recognisers={"Stub": WordCounter()})
     assert found.repaired("Stub") == 0.0
     # Where nothing was lost nothing can come back.
-    whole = Mend("one", mend.text, RATE, mend.original, mend.original, 0.0, 0.1)
+    whole = MendedRecording("one", mend.text, RATE, mend.original, mend.original, 0.0, 0.1)
     assert evaluate_mending([whole], recognisers={"Stub": WordCounter()}).repaired("Stub") is None
 
 
-def test_only_the_hole_is_silent(mend: Mend) -> None:
+def test_only_the_hole_is_silent(mend: MendedRecording) -> None:
     holed, whole = mend.holed, mend.original
     assert not holed[:, RATE : 2 * RATE].any()
     np.testing.assert_array_equal(holed[:, :RATE], whole[:, :RATE])
@@ -125,7 +134,7 @@ def test_threads_come_back() -> None:
     assert torch.get_num_threads() == before
 
 
-def test_the_page_tells_and_plays_all_of_it(mend: Mend, tmp_path: Path) -> None:
+def test_the_page_tells_and_plays_all_of_it(mend: MendedRecording, tmp_path: Path) -> None:
     pytest.importorskip("jiwer")
     listener = {"Stub": WordCounter()}
     report = evaluate_spoken([Sentence("said", "One two.", RATE, {SPOKEN: recording()})], recognisers=listener)

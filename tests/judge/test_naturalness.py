@@ -121,13 +121,12 @@ def test_damaged_weights_are_a_clear_error(tmp_path: Path) -> None:
 
 def test_the_installed_weights_score_as_their_own_package_does() -> None:
     if find_weights() is None:
-        assert "pip install --no-deps" in str(MissingPackage("distillmos"))
-        return
+        pytest.skip("the weights of distillmos are not installed")
     judge = NaturalnessJudge()
     voice = synthetic_voice(1.0)
     noisy = voice + np.random.default_rng(0).normal(0, 0.2, len(voice))
     # What distillmos 0.9.1 says of the same waves.
-    assert judge.score(voice, RATE) == pytest.approx(2.1656, abs=0.002)
-    assert judge.score(noisy, RATE) == pytest.approx(2.4719, abs=0.002)
+    assert judge.score(voice, RATE) == pytest.approx(2.1656, abs=1e-4)
+    assert judge.score(noisy, RATE) == pytest.approx(2.4719, abs=1e-4)
     assert naturalness_left_out(judge) == []
     assert "b18b3ac60227267c" in judge.told

@@ -6,60 +6,24 @@ from typing import Any
 
 import pytest
 import torch
+from launching import on_two_ranks
+from mel_codecs import codec, recorded_tones, tones, train, train_recordings
 from safetensors.torch import load_file
-from torch import Tensor
-from torch.utils.data import Dataset
 
 from madrigal.data.tokens import PAD
 from madrigal.engine.checkpoint import checkpoint_name
 from madrigal.errors import UserError
 from madrigal.tokenizers.loading import load_codec
 from madrigal.tokenizers.mel_codec import MelCodec
-from madrigal.tokenizers.mel_codec_trainer import MelCodecPlan, MelCodecTrainer
+from madrigal.tokenizers.mel_codec_trainer import MelCodecTrainer
 from madrigal.verbs.systems import load_recipe
 
-SMALL: dict[str, Any] = {
-    "dim": 32,
-    "encoder_depth": 1,
-    "decoder_depth": 1,
-    "latent_dim": 8,
-    "codebook_size": 16,
-    "num_quantizers": 3,
-    "n_mels": 20,
-    "n_fft": 640,
-}
 HOP = 320
-
-
-def tones(rows: int = 8, seconds: float = 0.5) -> Tensor:
-    """Waves [rows, 1, samples] of several pitches and levels."""
-    time = torch.arange(int(seconds * 16000)) / 16000
-    pitch = torch.linspace(120, 900, rows)[:, None]
-    sweep = torch.sin(2 * torch.pi * pitch * time * (1 + 0.3 * time)) * torch.linspace(0.1, 0.6, rows)[:, None]
-    return (sweep + 0.3 * torch.sin(6 * torch.pi * pitch * time) * sweep)[:, None]
-
-
-class Tones(Dataset[dict[str, Tensor]]):
-    def __len__(self) -> int:
-        return 8
-
-    def __getitem__(self, index: int) -> dict[str, Tensor]:
-        return {"audio": tones()[index]}
-
-
-def codec(**options: Any) -> MelCodec:
-    torch.manual_seed(0)
-    return MelCodec(**{**SMALL, **options}).eval()
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> MelCodecTrainer:
     return train(tmp_path_factory.mktemp("mel-codec"), num_train_steps=150)
-
-
-def train(run: Path, **plan: Any) -> MelCodecTrainer:
-    given = {"batch_size": 8, "lr": 2e-3, "valid_frac": 0.0, "num_samples": 0, "dl_num_workers": 0, **plan}
-    return MelCodecTrainer(codec(), plan=MelCodecPlan(**given), dataset=Tones(), results_folder=run).train()
 
 
 def test_it_learns_one_batch(trained: MelCodecTrainer) -> None:
@@ -95,6 +59,47 @@ def test_rows_of_several_lengths_are_coded_as_alone(trained: MelCodecTrainer) ->
         alone = model.tokenize(waves[row : row + 1, :, :length])[0]
         assert torch.equal(together[row, : len(alone)], alone)
         assert (together[row, len(alone) :] == PAD).all()
+
+
+def test_rows_of_several_lengths_are_learned_as_alone(tmp_path: Path) -> None:
+    made = train(tmp_path, num_train_steps=1)
+    model, waves = made.model.eval(), tones(2)
+    torch.nn.init.normal_(model.encoder.blocks[0].contract.weight)  # type: ignore[union-attr,arg-type]
+    padded = torch.cat((waves[1:, :, :3333], torch.zeros(1, 1, 8000 - 3333)), dim=-1)
+    frames, mask = made._frames({"audio": torch.cat((waves[:1], padded)), "lengths": torch.tensor([8000, 3333])})
+    alone, whole = made._frames({"audio": waves[1:, :, :3333], "lengths": torch.tensor([3333])})
+    assert whole.all()
+    torch.testing.assert_close(model.latents(frames, mask)[1, :11], model.latents(alone)[0], rtol=1e-4, atol=1e-5)
+    together, single = model.autoencode(frames, mask=mask)[0], model.autoencode(alone, mask=whole)[0]
+    torch.testing.assert_close(together[1, :11], single[0], rtol=1e-4, atol=1e-4)
+
+
+def test_samples_are_coded_as_alone(trained: MelCodecTrainer) -> None:
+    waves = tones(2)
+    padded = torch.cat((waves[1:, :, :3333], torch.zeros(1, 1, 8000 - 3333)), dim=-1)
+    batch = {"audio": torch.cat((waves[:1], padded)), "lengths": torch.tensor([8000, 3333])}
+    model = trained.model.eval()
+    sample = trained.sample(batch)[1]
+    alone = model.decode_from_codebook_indices(model.tokenize(waves[1:, :, :3333]))[0, :, :3333]
+    assert torch.equal(sample["reconstruction"].wave, alone)  # type: ignore[union-attr]
+
+
+def test_two_ranks_are_one_with_twice_the_accumulation(tmp_path: Path) -> None:
+    folder = recorded_tones(tmp_path / "recordings")
+    said = on_two_ranks(Path(__file__).parent / "mel_codecs.py", folder, tmp_path / "two")
+    train_recordings(folder, tmp_path / "one", 2)
+    first, second = (load_file(tmp_path / "two" / f"rank-{rank}.safetensors") for rank in (0, 1))
+    alone = load_file(tmp_path / "one/rank-0.safetensors")
+    assert first.keys() == second.keys() == alone.keys()
+    for key in first:
+        assert torch.equal(first[key], second[key]), key
+        torch.testing.assert_close(first[key], alone[key], atol=1e-5, rtol=1e-4)
+    assert said.count(" files, ") == 1, said  # what was found is told once, not once a rank
+
+
+def test_a_kernel_without_a_middle_is_refused_in_words() -> None:
+    with pytest.raises(UserError, match="kernel_size is 4; give an odd number"):
+        codec(kernel_size=4)
 
 
 def test_a_folder_holds_everything(trained: MelCodecTrainer, tmp_path: Path) -> None:

@@ -70,8 +70,16 @@ def test_a_padded_recording_is_aligned_as_the_recording_alone(trained: Any) -> N
 
 
 def test_a_recording_that_is_too_short_is_refused() -> None:
-    with pytest.raises(UserError, match="has 3 frames and its text 9 symbols"):
+    with pytest.raises(UserError, match=r"^The recording has 3 frames and its text 9 symbols.*own\.$"):
         aligner().align_text(torch.zeros(3 * HOP + 5), "abc def")
+    with pytest.raises(UserError, match=r"^me\.wav has 3 frames"):
+        aligner().align_text(torch.zeros(3 * HOP + 5), "abc def", "me.wav")
+
+
+def test_a_recording_that_is_too_long_is_refused_before_it_fills_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("madrigal.voicebox.aligner.MOST_SECONDS", 2.0)
+    with pytest.raises(UserError, match=r"me\.wav has 3 seconds, and words are found in 2 at most"):
+        aligner().align_text(torch.zeros(3 * RATE), "abc", "me.wav")
 
 
 def test_a_saved_aligner_aligns_alike(trained: Any, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from commanding import Command
 from typer.testing import CliRunner
 from voicebox_tones import HOP, RATE, SPEC, aligner, corpus, said, text_of
 
@@ -22,6 +23,7 @@ from madrigal.voicebox.alignments import Alignments
 from madrigal.voicebox.expand import expand
 from madrigal.voicebox.finding import find_alignments
 from madrigal.voicebox.source import AlignedDataset, AlignedSource, collate_aligned
+from madrigal.voicebox.spoken import SpokenDataset
 
 
 @pytest.fixture(scope="module")
@@ -107,12 +109,39 @@ def test_what_cannot_be_aligned_is_listed_with_its_reason(recordings: Manifest, 
     assert "its text has 182 symbols" in reasons[2]
     assert reasons[3]
     assert found.info.failed == 4
-    assert "4 files have no alignment" in done.summary
+    assert "4 files have no alignments (1: " in done.summary
     with pytest.raises(UserError, match="it has no text"):
         found.row(entries[0].path)
     dataset = AlignedDataset(manifest, found)
     assert len(dataset) == 8
     assert dataset.left_out.keys() == {entry.path for entry in entries}
+
+
+def test_what_can_be_aligned_is_what_is_learned_from(
+    recordings: Manifest, model: Aligner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One rule for both: a text with as many symbols as there are whole frames, and no recording that is too long."""
+    changed = []
+    for entry, more in zip(recordings.entries[:3], (0, 1, None), strict=True):
+        frames = int(entry.duration * model.config.frame_rate + 1e-6)
+        change: dict[str, Any] = {"text": "ab" * 500} if more is None else {"text": ("ab" * 500)[: frames - 2 + more]}
+        changed.append(entry.model_copy(update=change))
+    long = recordings.entries[3].model_copy(update={"duration": 50.0})
+    manifest = Manifest(recordings.root, [*changed, long, *recordings.entries[4:6]])
+    monkeypatch.setattr("madrigal.voicebox.spoken.MOST_SECONDS", 20.0)
+    aligned = align_manifest(model, manifest, tmp_path).alignments
+    learned = SpokenDataset(manifest, model)
+    assert learned.left_out == aligned.failed
+    assert list(learned.left_out) == [changed[1].path, changed[2].path, long.path]
+    assert learned.left_out[long.path] == "it has 50 seconds, and 20 at most are aligned"
+
+
+def test_a_device_that_is_not_here_is_one_sentence(
+    recordings: Manifest, model: Aligner, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model.save_pretrained(tmp_path / "aligner")
+    words = ("align", tmp_path / "aligner", recordings.root, "-o", tmp_path / "out", "--device", "nowhere")
+    assert "The device 'nowhere' cannot be used here" in Command(capsys).refused(*words)
 
 
 def test_another_text_or_another_aligner_has_another_folder(

@@ -11,14 +11,17 @@ import pytest
 import soundfile
 import torch
 from commanding import Command
+from small_codecs import small_codec
 from voicebox_speaking import HOP, RATE, hum, speaking_run, speech
 
 from madrigal.errors import UserError
+from madrigal.voicebox.codec_features import CodecFeatures
 from madrigal.voicebox.drawing import Drawing
-from madrigal.voicebox.editing import REACH, Editor
+from madrigal.voicebox.editing import Editor
 from madrigal.voicebox.expand import expand
 from madrigal.voicebox.hidden_words import in_their_holes
 from madrigal.voicebox.mending import Sound
+from madrigal.voicebox.reach import HEARD, PROBED, reach_of
 from madrigal.voicebox.speech import VoiceboxSpeech
 
 TEXT = "one two three"
@@ -73,6 +76,59 @@ def test_what_is_filled_in_depends_on_what_is_around_and_not_on_what_was_there(e
     assert not np.array_equal(whole, changed)
 
 
+@pytest.mark.parametrize("span", [(0.7, 1.1), (0.0, 0.4), (1.6, 2.0)])
+def test_with_a_text_too_nobody_hears_what_was_in_the_hole(tmp_path: Path, span: tuple[float, float]) -> None:
+    """The aligner hears neighbours, as far as its convolutions and slopes reach; a burst must not draw words to it."""
+    editor = Editor(speech(aligner={"depth": 2}), drawing=Drawing(steps=1))
+    sound = Sound.read(hum(tmp_path / "in.wav"))
+    drowned, silent = sound.data.copy(), sound.data.copy()
+    place = slice(round(span[0] * RATE), round(span[1] * RATE))
+    drowned[place] += np.random.default_rng(0).integers(-20000, 20000, drowned[place].shape, dtype=np.int16)
+    silent[place] = 0
+    inside = slice(place.start + 200, place.stop - 200)
+    whole, noisy, empty = (
+        editor.fill(Sound(data, RATE, sound.subtype), [span], TEXT).sound.data[inside]
+        for data in (sound.data, drowned, silent)
+    )
+    assert np.array_equal(whole, noisy)
+    assert np.array_equal(whole, empty)
+
+
+def test_a_hole_is_as_if_the_sound_beside_it_went_on(model: VoiceboxSpeech, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Silence in the hole would draw the silence of the text to its edges."""
+    seen: list[torch.Tensor] = []
+    forward = model.aligner.forward
+
+    def noted(mels: Any, *rest: Any, **sizes: Any) -> Any:
+        seen.append(mels[0])
+        return forward(mels, *rest, **sizes)
+
+    monkeypatch.setattr(model.aligner, "forward", noted)
+    wave = torch.randn(100 * HOP, generator=torch.Generator().manual_seed(0))
+    in_their_holes(model, wave, TEXT, [(0, 10), (40, 51), (90, 100)])
+    mels = model.aligner.mels(wave[None])[0]
+    for first, last, source in ((0, 10, 10), (40, 45, 39), (45, 51, 51), (90, 100, 89)):
+        assert torch.equal(seen[0][first:last], mels[source].expand(last - first, -1))
+    assert torch.equal(seen[0][10:40], mels[10:40])
+
+
+def test_a_fill_at_the_end_of_a_recording_is_sound_to_its_last_sample(editor: Editor, tmp_path: Path) -> None:
+    sound = Sound.read(hum(tmp_path / "in.wav", seconds=48120 / RATE))
+    assert len(sound.data) % HOP
+    done = editor.fill(sound, [(1.5, sound.seconds)])
+    assert done.sound.data.shape == sound.data.shape
+    # Behind the last whole frame, and before the mend fades out.
+    assert done.sound.data[48120 // HOP * HOP : 48120 - 120].any()
+
+
+def test_nothing_to_fill_is_nothing_to_do(editor: Editor) -> None:
+    """A text that does not fit, or a recording that is too long for one, matters to nobody then."""
+    sound = Sound(np.zeros((8000 * 200, 1), dtype=np.int16), 8000, "PCM_16")
+    done = editor.fill(sound, [], "no " * 5000)
+    assert done.sound is sound
+    assert done.old == done.new == []
+
+
 def test_a_text_changes_what_is_filled_in(editor: Editor, tmp_path: Path) -> None:
     sound = Sound.read(hum(tmp_path / "in.wav"))
     untold, told = (editor.fill(sound, [(0.7, 1.1)], text).sound.data for text in (None, TEXT))
@@ -85,7 +141,9 @@ def test_new_words_take_the_time_that_they_need(editor: Editor, model: VoiceboxS
     done = editor.replace(sound, TEXT, "two", "seventeen hundred")
     assert done.text == "one seventeen hundred three"
     (start, stop), (new_start, new_stop) = done.old[0], done.new[0]
-    symbols, durations, _ = model.aligner.align_text(sound.mono(RATE)[: 187 * HOP], TEXT)
+    symbols, durations, _ = model.aligner.align_text(
+        torch.nn.functional.pad(sound.mono(RATE), (0, 188 * HOP - 48000)), TEXT
+    )
     word = model.aligner.symbols.words(symbols.tolist())[1]
     ends = durations.cumsum(0)
     assert start == pytest.approx(int(ends[word.start - 1]) * HOP / RATE)
@@ -149,15 +207,31 @@ def test_words_of_a_hole_are_those_that_the_rest_does_not_need(
     assert torch.equal(ids[hole[1] :], truth[hole[1] :])
 
 
-def test_frames_that_hear_into_the_hole_are_made_anew(model: VoiceboxSpeech) -> None:
+@pytest.mark.parametrize(("n_fft", "frames"), [(512, 1), (1024, 2), (2048, 4)])
+def test_frames_that_hear_into_the_hole_are_made_anew(n_fft: int, frames: int) -> None:
     """As far as a window reaches, a frame beside the hole changes with what is in the hole."""
+    features = speech(vocoder={"n_fft": n_fft}).features
     wave = torch.randn(1, 60 * HOP, generator=torch.Generator().manual_seed(0))
     other = wave.clone()
     other[:, 30 * HOP : 40 * HOP] = 0
-    one, two = model.features.encode(wave), model.features.encode(other)
-    changed = (one != two).any(-1)[0].nonzero()[:, 0]
-    assert int(changed[0]) >= 30 - REACH
-    assert int(changed[-1]) < 40 + REACH
+    changed = (features.encode(wave) != features.encode(other)).any(-1)[0].nonzero()[:, 0]
+    assert reach_of(features) == frames
+    assert int(changed[0]) >= 30 - frames
+    assert int(changed[-1]) < 40 + frames
+    assert Editor(speech(aligner={"n_fft": 2048}, vocoder={"n_fft": 512})).reach == 4
+
+
+def test_frames_of_a_codec_that_hear_into_the_hole_are_found_by_trial() -> None:
+    features = CodecFeatures(small_codec(16, 2))
+    features.take_statistics(torch.zeros(features.dim), torch.full((features.dim,), 0.01))
+    reach = reach_of(features)
+    assert 0 < reach < PROBED
+    hop, wave = features.hop, 0.1 * torch.randn(1, 200 * features.hop, generator=torch.Generator().manual_seed(1))
+    other = wave.clone()
+    other[:, 100 * hop : 120 * hop] = 0
+    changed = (features.encode(wave) - features.encode(other)).abs().amax(-1)[0]
+    assert float(changed[: 100 - reach].max()) < 2 * HEARD
+    assert float(changed[120 + reach :].max()) < 2 * HEARD
 
 
 def test_a_soft_recording_is_heard_as_loud_as_others_and_stays_soft(
@@ -250,6 +324,65 @@ def test_bursts_are_taken_out(command: Command, run: Path) -> None:
     assert not np.array_equal(heard("told.wav"), heard("in.wav"))
 
 
+@pytest.mark.parametrize("rate", [8000, 11025, 16000])
+def test_bursts_are_found_at_every_rate(command: Command, run: Path, rate: int) -> None:
+    wave = soundfile.read(hum(Path("low.wav"), rate=rate))[0]
+    begin, end = round(0.75 * rate), round(0.94 * rate)
+    wave[begin:end] += 0.3 * np.random.default_rng(3).standard_normal(end - begin)
+    soundfile.write("noisy.wav", wave, rate)
+    told = json.loads(command.done("denoise", "noisy.wav", "--run", run, "-o", f"{rate}.wav", "--json"))
+    ((start, stop),) = told["old"]
+    assert start == pytest.approx(0.75, abs=0.06)
+    assert stop == pytest.approx(0.94, abs=0.06)
+
+
+def test_a_clean_recording_needs_no_text_that_fits(command: Command, run: Path) -> None:
+    Path("in.txt").write_text("no " * 500)
+    command.done("denoise", "in.wav", "--run", run, "-o", "clean.wav")
+    assert np.array_equal(heard("clean.wav"), heard("in.wav"))
+    assert "in.wav has" in command.refused("denoise", "in.wav", "--spans", "0.2-0.4", "--run", run, "-o", "x.wav")
+
+
+def test_bursts_nearly_everywhere_are_told_to_who_named_no_spans(
+    command: Command, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("madrigal.voicebox.bursts.find_bursts", lambda wave, rate: [(0.0, 0.95), (1.0, 1.95)])
+    said = command.refused("denoise", "in.wav", "--run", run, "-o", "x.wav")
+    assert "cover nearly all of in.wav" in said
+    assert "name shorter spans" not in said
+
+
+def test_a_file_that_cannot_hold_the_samples_is_refused_before_the_work(command: Command, run: Path) -> None:
+    wave = 1.5 * soundfile.read("in.wav")[0]
+    soundfile.write("float.wav", wave, 16000, subtype="FLOAT")
+    edit = ("edit", "float.wav", "--fill", "0.5-0.8", "--run")
+    for out in ("out.flac", "in.wav/out.wav", "out.xyz", "out"):
+        said = command.refused(*edit, "nowhere", "-o", out)  # the run is not looked for
+        assert out in said
+    assert "cannot hold the samples of this recording (FLOAT)" in command.refused(*edit, run, "-o", "out.flac")
+    command.done(*edit, run, "-o", "out.wav")
+    same = soundfile.read("out.wav", dtype="float32")[0] == soundfile.read("float.wav", dtype="float32")[0]
+    assert same[:8000].all()
+    assert same[12800:].all()
+
+
+def test_a_recording_that_is_replaced_stays_until_the_new_one_is_whole(
+    command: Command, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, write = Path("in.wav").read_bytes(), soundfile.write
+
+    def full(path: Any, data: Any, *rest: Any, **options: Any) -> None:
+        write(path, data[:100], *rest, **options)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(soundfile, "write", full)
+    edit = ("edit", "in.wav", "--fill", "0.5-0.8", "--run", run, "-o", "in.wav", "--overwrite")
+    assert "in.wav could not be written (No space left on device)" in command.refused(*edit)
+    assert Path("in.wav").read_bytes() == before
+    assert sorted(file.name for file in Path().iterdir()) == ["in.wav"]
+    monkeypatch.undo()
+
+
 def test_mistakes_are_one_sentence(command: Command, run: Path) -> None:
     edit = ("edit", "in.wav", "--run", run, "-o", "o.wav")
     assert "Say what to do" in command.refused(*edit)
@@ -277,5 +410,16 @@ def test_a_text_is_said_from_the_command(command: Command, run: Path, monkeypatc
     assert "--temperature is for speartts" in command.refused(*say, "--temperature", "1", "-o", "x.wav")
     assert "its voices are" not in command.refused("say", "Hello.", "--run", run, "--voice", "nobody", "-o", "x.wav")
     assert "speaks alone" in command.refused(*say, "--run", run, "-o", "x.wav")
+    assert "both say how fast" in command.refused(*say, "--seconds", "2", "--rate", "3", "-o", "x.wav")
+    plain = ("say", "Hello.", "--run", run, "-o", "x.wav")
+    assert "--voice names none" in command.refused(*plain, "--voice-text", "A hum.")
+    assert "in.wav is no folder" in command.refused("say", "Hello.", "--run", run, "-o", "in.wav/x.wav")
+    assert "its ending is no format" in command.refused("say", "Hello.", "--run", run, "-o", "x.sound")
+    Path("in.txt").write_bytes("Café".encode("latin-1"))
+    assert "in.txt is no text in UTF-8" in command.refused(*plain, "--voice", "in.wav")
+    Path("in.txt").write_text("a hum " * 200)
+    said = command.refused(*plain, "--voice", "in.wav")
+    assert said.startswith("madrigal: in.wav has 187 frames and its text")
+    assert "hop" not in said
     monkeypatch.setattr("madrigal.voicebox.loading.SHIPPED", Path("nowhere"))
     assert "name the run that speaks with --run" in command.refused("say", "Hello.", "-o", "x.wav")

@@ -34,6 +34,11 @@ def test_recordings_without_alignments_make_a_model_without_ids(tmp_path: Path) 
     assert torch.equal(made.std, run.wrapper.features.std)
     samples = {path.name for path in (tmp_path / "run/samples").rglob("*")}
     assert {"000-original.wav", "000-made.wav", "000-picture.png"} <= samples
+    taught = [*words, f"teacher={tmp_path / 'run'}"]
+    load_recipe("voicebox-distill/tiny", taught).trainer(tmp_path / "student").train()
+    for name in ("run", "student"):
+        again = load_recipe(str(tmp_path / name / "recipe.yaml"), []).trainer(tmp_path / name, resume=True)
+        assert again.step == 4
 
 
 @pytest.mark.parametrize(
@@ -65,6 +70,7 @@ def test_gain_is_for_recordings_alone() -> None:
         recipe("data.gain_db=[-3, 3]").data.source()
 
 
-def test_the_student_of_a_recipe_is_a_voicebox() -> None:
-    found = load_recipe("voicebox-distill/cpu", [])
-    assert (found.plan.steps, found.plan.teacher_method) == (4, "midpoint")
+@pytest.mark.parametrize("change", ["plan.teacher_method=adaptive", "plan.sample_steps=3", "plan.sample_cond_scale=2"])
+def test_a_student_has_no_option_that_would_not_act(change: str) -> None:
+    with pytest.raises(UserError, match=change.removeprefix("plan.").partition("=")[0]):
+        load_recipe("voicebox-distill/cpu", [change])

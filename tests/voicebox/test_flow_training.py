@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from voicebox_flows import DIM, HIDING, TRAINERS, Blocks, Rows, distiller, features, ids, model, trainer, whole_state
+from voicebox_flows import DIM, HIDING, TRAINERS, Blocks, Halves, Rows, ids, model, trainer, whole_state
 
+from madrigal.data.source import AudioSource
 from madrigal.errors import UserError
-from madrigal.voicebox.features import Features
-from madrigal.voicebox.filling import fill
 from madrigal.voicebox.flow import ConditionalFlowMatcherWrapper
 from madrigal.voicebox.model import VoiceBox
 from madrigal.voicebox.training import VoiceBoxTrainer
@@ -24,18 +23,24 @@ def assert_same(first: dict[str, Tensor], second: dict[str, Tensor]) -> None:
         assert torch.equal(first[name], second[name]), name
 
 
-@pytest.mark.parametrize("name", TRAINERS)
+def fitting(place: Path, **plan: Any) -> VoiceBoxTrainer:
+    """Features that are fitted in the first step, and have to be the same when the run goes on."""
+    return trainer(place, options=HIDING, tool=Halves(), dataset=Rows(kind="tuple"), **plan)
+
+
+@pytest.mark.parametrize("name", [*TRAINERS, "fitting"])
 def test_X2_X3_resumed_is_unbroken(name: str, tmp_path: Path) -> None:
     options: dict[str, Any] = {"options": HIDING} if name == "voicebox-flow" else {}
-    whole = TRAINERS[name](tmp_path / "whole", **options).train()
-    broken = TRAINERS[name](tmp_path / "broken", **options)
+    build = {**TRAINERS, "fitting": fitting}[name]
+    whole = build(tmp_path / "whole", **options).train()
+    broken = build(tmp_path / "broken", **options)
 
     def stop(figures: dict[str, float]) -> None:
         if broken.step == 4 and "loss" in figures:
             os.kill(os.getpid(), signal.SIGTERM)
 
     broken.train(stop)
-    resumed = TRAINERS[name](tmp_path / "broken", **options, resume=True)
+    resumed = build(tmp_path / "broken", **options, resume=True)
     assert resumed.step == 4
     assert_same(whole_state(whole), whole_state(resumed.train()))
 
@@ -65,12 +70,6 @@ def test_a_dataset_may_give_waves_features_pairs_or_dicts(kind: str, tmp_path: P
     assert (said is None) is not has_ids
     assert made.units(made.collate([Rows(kind=kind)[0]])) == len(plain[0]["ids"])
     made.train()
-
-
-def test_symbols_with_durations_become_ids_of_frames(tmp_path: Path) -> None:
-    made = trainer(tmp_path)
-    item = {"features": features(1, 5)[0], "symbols": torch.tensor([3, 4]), "durations": torch.tensor([2, 3])}
-    assert made.heard(made.collate([item]))[2] == pytest.approx(torch.tensor([[3, 3, 4, 4, 4]]))
 
 
 def test_VB14_optimizer_and_checkpoint_hold_the_model_alone(tmp_path: Path) -> None:
@@ -146,98 +145,27 @@ def test_samples_are_a_picture_and_sound(tmp_path: Path) -> None:
     assert {path.name for path in silent.write_samples()} >= {"000-picture.png", "001-picture-ema.png"}
 
 
-def test_recordings_without_ids_are_refused_to_a_model_of_text(tmp_path: Path) -> None:
+def test_the_original_of_a_sample_is_the_recording(tmp_path: Path) -> None:
+    class Lossy(Blocks):
+        """What is decoded is not what was heard."""
+
+        def decode(self, frames: Tensor) -> Tensor:
+            return super().decode(frames) * 0.5
+
+    made = trainer(tmp_path, tool=Lossy(), dataset=Rows(kind="tuple"))
+    items = [Rows(kind="tuple")[index] for index in range(2)]
+    for (wave, _), sample in zip(items, made.sample(made.collate(items)), strict=True):
+        assert torch.equal(sample["original"].wave.flatten(), wave)  # type: ignore[union-attr]
+
+
+def test_guidance_that_the_samples_could_not_have_is_refused_before_the_run_is_opened(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cond_drop_prob"):
+        trainer(tmp_path / "run", sample_cond_scale=2.0)
+    assert not (tmp_path / "run").exists()
+
+
+def test_recordings_are_named_once_and_with_ids(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="condition_on_text=False"):
         trainer(tmp_path / "run", folder=tmp_path, dataset=None)
-
-
-class Halves(Features):
-    """Features that have to be fitted: the samples, DIM to a frame."""
-
-    def __init__(self) -> None:
-        super().__init__(dim=DIM, sample_rate=600, hop=DIM)
-
-    def raw(self, wave: Tensor) -> Tensor:
-        return wave[:, : wave.shape[1] // DIM * DIM].unflatten(1, (-1, DIM))
-
-    def sound(self, raw: Tensor) -> Tensor:
-        return raw.flatten(1)
-
-    def options(self) -> dict[str, Any]:
-        return {"kind": "halves"}
-
-
-def test_features_that_were_never_fitted_are_fitted_once_and_kept_with_the_model(tmp_path: Path) -> None:
-    run = trainer(tmp_path, tool=Halves(), dataset=Rows(kind="tuple"), num_train_steps=2).train()
-    assert run.model.std.any()
-    assert torch.equal(run.wrapper.features.mean, run.model.mean)
-    fresh = Halves()
-    again = ConditionalFlowMatcherWrapper(VoiceBox.from_pretrained(tmp_path), fresh)
-    wave = torch.randn(1, 30)
-    torch.testing.assert_close(again.heard(wave)[0], run.wrapper.heard(wave)[0])
-
-
-def test_a_run_goes_on_with_the_features_that_it_began_with(tmp_path: Path) -> None:
-    def fitted(level: float) -> Halves:
-        tool = Halves()
-        tool.take_statistics(torch.full((DIM,), level), torch.ones(DIM))
-        return tool
-
-    trainer(tmp_path, tool=fitted(0.0), num_train_steps=2).train()
-    with pytest.raises(UserError, match="another features"):
-        trainer(tmp_path, tool=fitted(1.0), num_train_steps=2, resume=True)
-
-
-# Distillation.
-
-
-def test_a_student_comes_nearer_than_its_teacher_in_as_many_steps(tmp_path: Path) -> None:
-    teacher = model(fresh=True)
-    torch.nn.init.normal_(teacher.to_flow.weight, std=0.5)
-    run = distiller(
-        tmp_path,
-        teacher=teacher,
-        teacher_cond_scale=1.0,
-        num_train_steps=60,
-        batch_size=8,
-        lr=5e-3,
-        save_results_every=1000,
-    )
-    before = run.validation()
-    assert before["valid/end"] == pytest.approx(before["valid/few"], rel=1e-4)  # it begins as its teacher
-    run.train()
-    after = run.validation()
-    assert after["valid/few"] == pytest.approx(before["valid/few"], rel=1e-4)
-    assert after["valid/end"] < 0.7 * after["valid/few"]
-
-
-def test_a_student_knows_its_own_way_alone(tmp_path: Path) -> None:
-    run = distiller(tmp_path, num_train_steps=2, sway=-0.5).train()
-    student = VoiceBox.from_pretrained(tmp_path)
-    assert (student.config.distilled_steps, student.config.distilled_sway) == (2, -0.5)
-    filled = fill(student, [6], ids=ids(1, 6))
-    assert filled.evaluations == 2
-    with pytest.raises(UserError, match="distilled to steps=2"):
-        fill(student, [6], ids=ids(1, 6), steps=8)
-    with pytest.raises(UserError, match="cond_drop_prob"):
-        fill(student, [6], ids=ids(1, 6), cond_scale=2.0)
-    with pytest.raises(UserError, match="distilled itself"):
-        distiller(tmp_path / "more", teacher=student, teacher_cond_scale=1.0)
-    assert not any(p.requires_grad for p in run.teacher.parameters())
-
-
-def test_guidance_of_a_teacher_that_has_none_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cond_drop_prob"):
-        distiller(tmp_path, teacher=model(), teacher_cond_scale=2.0)
-
-
-def test_a_student_goes_on_with_its_teacher(tmp_path: Path) -> None:
-    distiller(tmp_path, num_train_steps=2).train()
-    with pytest.raises(UserError, match="another teacher"):
-        distiller(tmp_path, num_train_steps=2, teacher=model(seed=5, cond_drop_prob=0.2), resume=True)
-
-
-@pytest.mark.parametrize("items", [[torch.zeros(4, DIM + 1, 2)], [(torch.zeros(9), torch.zeros(9))]])
-def test_items_that_nobody_understands_are_refused(items: list[Any], tmp_path: Path) -> None:
-    with pytest.raises(UserError):
-        trainer(tmp_path).collate(items)
+    with pytest.raises(UserError, match="a folder and a source"):
+        trainer(tmp_path / "run", folder=tmp_path, source=AudioSource(path=tmp_path), dataset=None)

@@ -9,6 +9,7 @@ import pytest
 import soundfile
 import torch
 
+from madrigal.data.audio import resample
 from madrigal.errors import UserError
 from madrigal.voicebox.bursts import find_bursts
 from madrigal.voicebox.mending import (
@@ -102,6 +103,27 @@ def test_a_lossy_file_is_written_as_it_was_decoded(tmp_path: Path) -> None:
     assert np.array_equal(soundfile.read(tmp_path / "out.wav", dtype="float32", always_2d=True)[0], sound.data)
     with pytest.raises(UserError, match="could not be written"):
         sound.write(tmp_path / "out.xyz")
+    sound.write(tmp_path / "out.flac")  # to 24 bits, far below what is lost already
+    assert soundfile.info(tmp_path / "out.flac").subtype == "PCM_24"
+    sound.write(tmp_path / "out.opus")
+    assert soundfile.info(tmp_path / "out.opus").subtype == "OPUS"
+
+
+@pytest.mark.parametrize("subtype", ["FLOAT", "DOUBLE", "PCM_32"])
+def test_samples_that_a_format_cannot_hold_are_not_changed_for_it(tmp_path: Path, subtype: str) -> None:
+    sound = Sound.read(recording(tmp_path / "in.wav", subtype))
+    with pytest.raises(UserError, match=rf"cannot hold the samples of this recording \({subtype}\)"):
+        sound.write(tmp_path / "out.flac")
+    assert not (tmp_path / "out.flac").exists()
+    sound.write(tmp_path / "out.ogg")  # who asks for a lossy file gets one
+
+
+@pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24", "PCM_U8"])
+def test_samples_that_another_format_can_hold_are_the_same_in_it(tmp_path: Path, subtype: str) -> None:
+    sound = Sound.read(recording(tmp_path / "in.wav", subtype))
+    sound.write(tmp_path / "out.flac")
+    one, other = (soundfile.read(tmp_path / name, dtype="float64")[0] for name in ("in.wav", "out.flac"))
+    assert np.array_equal(one, other)
 
 
 @pytest.mark.parametrize("rate", [8000, 16000, 22050, 44100, 48000])
@@ -154,10 +176,17 @@ def test_a_span_is_whole_samples(tmp_path: Path) -> None:
         ("it's said", "I think", "The quick brown fox, I think, don't jump."),
         ("don’t", "did", "The quick brown fox, it's said, did jump."),
         ("quick", "", "The brown fox, it's said, don't jump."),
+        ("it's said", "", "The quick brown fox, don't jump."),
     ],
 )
 def test_words_are_replaced_as_they_are_said(old: str, new: str, wanted: str) -> None:
     assert with_words("The quick brown fox, it's said, don't jump.", old, new) == wanted
+
+
+def test_words_that_go_leave_one_mark() -> None:
+    assert with_words("Yes, big, world.", "big", "") == "Yes, world."
+    assert with_words("Yes, big.", "big", "") == "Yes."
+    assert with_words("Big, wide world.", "big", "") == "wide world."
 
 
 def test_words_that_are_not_there_or_not_alone_are_refused() -> None:
@@ -182,6 +211,8 @@ def test_a_change_is_of_whole_words() -> None:
     assert change_of(before, after, 0) == Change(5, 8, 8)
     change = change_of(symbols("the cat sat"), symbols("the cat sat down"), 0)
     assert symbols("the cat sat")[change.stop :] == symbols("the cat sat down")[change.new_stop :]
+    assert change_of(before, symbols("the sat"), 0) == Change(4, 9, 5)  # the word, with a pause on each side
+    assert change_of(before, symbols("the big cat sat"), 0) == Change(4, 5, 9)
     with pytest.raises(UserError, match="nothing to change"):
         change_of(before, before, 0)
 
@@ -251,6 +282,20 @@ def test_bursts_are_found_where_they_are_and_speech_is_none() -> None:
         assert stop <= to
         assert from_ == pytest.approx(start, abs=0.06)
         assert to == pytest.approx(stop, abs=0.06)
+
+
+@pytest.mark.parametrize("rate", [8000, 11025, 16000, 44100])
+def test_a_burst_is_found_in_what_came_by_telephone(rate: int) -> None:
+    """At its own rate, and brought to a higher one, where the upper frequencies are empty."""
+    clean = resample(hum(4.0), 24000, rate)
+    noise = torch.randn(len(clean), generator=torch.Generator().manual_seed(2))
+    noisy = clean.clone()
+    noisy[round(0.7 * rate) : round(0.9 * rate)] += 0.3 * noise[: round(0.9 * rate) - round(0.7 * rate)]
+    for to in (rate, 48000):
+        assert find_bursts(resample(clean, rate, to), to) == []
+        ((start, stop),) = find_bursts(resample(noisy, rate, to), to)
+        assert start == pytest.approx(0.7, abs=0.06)
+        assert stop == pytest.approx(0.9, abs=0.06)
 
 
 def test_noise_all_over_is_no_burst() -> None:

@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from voicebox_flows import DIM, IDS, Blocks, features, ids, wrapper
+from voicebox_flows import DIM, IDS, Blocks, Ears, Speaker, features, ids, wrapper
 
 from madrigal.errors import UserError
+from madrigal.speartts.model import TextToSemantic
 from madrigal.voicebox.filling import fill
+from madrigal.voicebox.frame_ids import spread
 
 LENGTHS = torch.tensor([10, 7, 9])
 
@@ -65,6 +67,17 @@ def test_VB4_batched_rows_equal_single_rows(method: Any, cond_scale: float) -> N
         assert not together[row, length:].any()
 
 
+def test_VB2_a_prompt_that_does_not_say_what_of_it_is_given_is_refused() -> None:
+    for given in ({"context": features(1, 4)}, {"context_mask": torch.ones(1, 4, dtype=torch.bool)}):
+        with pytest.raises(UserError, match="comes with its context_mask"):
+            fill(wrapper().voicebox, [4], **given)  # type: ignore[arg-type]
+
+
+def test_less_than_a_frame_is_nothing() -> None:
+    with pytest.raises(UserError, match="nothing to make"):
+        wrapper(Blocks()).sample(seconds=0.001)
+
+
 @pytest.mark.parametrize("seconds", [0.07, 0.1234, 1.0])
 @pytest.mark.parametrize("prompt", [0, 3])
 def test_VB3_the_length_is_what_was_asked_for(seconds: float, prompt: int) -> None:
@@ -76,15 +89,59 @@ def test_VB3_the_length_is_what_was_asked_for(seconds: float, prompt: int) -> No
 
 
 def test_VB3_tokens_of_another_rate_take_their_time() -> None:
-    class Speaker:
-        wav2vec = type("Ears", (), {"frame_rate": 50.0})
-
     flows = wrapper(Blocks())
     flows.text_to_semantic = Speaker()
     wave = flows.sample(semantic_token_ids=ids(1, 20), steps=1)
     assert wave.shape[1] / Blocks.sample_rate == pytest.approx(20 / 50)
     with pytest.raises(UserError, match="how long these ids sound"):
         wrapper(Blocks()).sample(semantic_token_ids=ids(1, 20))
+
+
+def writer(**options: Any) -> TextToSemantic:
+    torch.manual_seed(0)
+    sizes: dict[str, Any] = {"dim": 16, "source_depth": 1, "target_depth": 1, "heads": 2, "dim_head": 8}
+    text = {"kind": "characters", "alphabet": " abc"}
+    made = TextToSemantic(wav2vec=Ears(), num_semantic_token_ids=IDS, text=text, **sizes, **options).eval()
+    for name, parameter in made.named_parameters():
+        if "norm" not in name:  # one that is new says the same token again and again
+            torch.nn.init.normal_(parameter, std=0.1 / made.scale if name.startswith("tables") else 0.5)
+    return made
+
+
+TEXTS = ["abc cba abc", "ab"]
+
+
+def test_VB3_VB4_texts_are_said_in_the_tokens_that_are_written_for_them() -> None:
+    flows = wrapper(Blocks())
+    flows.text_to_semantic = writer()
+    tokens = flows.text_to_semantic.generate(TEXTS, source_type="text", target_type="speech").ids
+    assert (tokens == -1).any()  # rows of different lengths
+    made = flows.sample(texts=TEXTS, lengths=[90, 60], steps=1, decode_to_audio=False)
+    laid = spread(tokens, torch.tensor([90, 60]))
+    wanted = flows.sample(ids=laid, lengths=[90, 60], steps=1, decode_to_audio=False)
+    assert torch.equal(made, wanted)
+    with pytest.raises(UserError, match="a token once, however long it sounds"):
+        flows.sample(texts=TEXTS)
+    flows.text_to_semantic = writer(unique_consecutive=False)
+    tokens = flows.text_to_semantic.generate(TEXTS, source_type="text", target_type="speech").ids
+    counts = (tokens != -1).sum(1)
+    wave = flows.sample(texts=TEXTS, steps=1)
+    assert wave.shape[1] / Blocks.sample_rate == pytest.approx(int(counts.max()) / Ears.frame_rate)
+
+
+def test_VB10_semantic_tokens_are_not_timed_by_a_predictor_of_phonemes() -> None:
+    class Phonemes(Durations):
+        symbols: Any = object()
+
+    flows = wrapper(Blocks())
+    flows.text_to_semantic, flows.duration_predictor = writer(), Phonemes()
+    for words in ({"texts": TEXTS}, {"semantic_token_ids": ids(2, 4)}):
+        with pytest.raises(UserError, match="knows the symbols of texts, and no semantic tokens"):
+            flows.sample(**words)
+    flows.duration_predictor = Durations()
+    tokens = flows.text_to_semantic.generate(TEXTS, source_type="text", target_type="speech").ids
+    made = flows.sample(texts=TEXTS, steps=1, decode_to_audio=False)
+    assert made.shape[1] == 2 * int((tokens != -1).sum(1).max())
 
 
 def test_VB7_VB10_no_prompt_is_needed_and_generate_is_sample() -> None:
@@ -100,6 +157,8 @@ def test_VB5_VB12_guidance_without_a_ground_is_refused() -> None:
     assert unconditional.sample(lengths=5, steps=1).shape == (1, 5, DIM)
     with pytest.raises(UserError, match="neither ids nor a prompt"):
         unconditional.sample(lengths=5, cond_scale=2.0)
+    with pytest.raises(UserError, match="neither ids nor a prompt"):
+        wrapper(cond_drop_prob=0.2).sample(ids=torch.full((1, 4), -1), lengths=4, cond_scale=2.0)
     led = unconditional.sample(cond=features(1, 2), lengths=5, cond_scale=2.0, steps=1)
     assert not torch.allclose(led, unconditional.sample(cond=features(1, 2), lengths=5, steps=1), atol=1e-3)
 
@@ -177,7 +236,13 @@ def test_VB9_VB10_symbols_get_their_durations_from_a_predictor() -> None:
         ({"lengths": 3, "seconds": 1.0}, "given twice"),
         ({"seconds": 1.0}, "ask by lengths"),
         ({"texts": ["so"]}, "duration_predictor or a text_to_semantic"),
-        ({"lengths": 0}, "no longer than the prompt"),
+        ({"lengths": 0}, "nothing to make"),
+        ({"cond": features(1, 3), "lengths": 0}, "nothing to make"),
+        ({"cond": features(1, 3)[0], "lengths": 9}, "neither waves"),
+        ({"ids": ids(1, 9), "lengths": 4}, "has 9 ids and 4 frames"),
+        ({"ids": ids(1, 4), "lengths": 9}, "has 4 ids and 9 frames"),
+        ({"lengths": 3, "noise": features(1, 4)}, "noise has the shape"),
+        ({"lengths": 3, "steps": 0}, "at least one interval"),
         ({"ids": ids(1, 3), "lengths": [3, 4]}, "2 lengths were given for 1 rows"),
         ({"ids": torch.full((1, 3), IDS)}, "knows ids"),
         ({"lengths": 3, "stepz": 4}, "did you mean steps"),

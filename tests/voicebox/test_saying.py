@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from voicebox_speaking import HOP, RATE, hum, speaking_run, speech
+import yaml
+from voicebox_speaking import HOP, MELS, RATE, codec_run, hum, speaking_run, speech
 
 from madrigal.engine.machine import has_bf16
 from madrigal.errors import UserError
+from madrigal.judge.speed import counted
 from madrigal.speaking.speech import PAUSE_SECONDS
 from madrigal.voicebox.drawing import Drawing
+from madrigal.voicebox.editing import Editor
 from madrigal.voicebox.filling import fill
-from madrigal.voicebox.loading import export_voicebox, is_voicebox, load_voicebox
+from madrigal.voicebox.loading import export_voicebox, is_voicebox, load_voicebox, weight_of
+from madrigal.voicebox.mending import Sound
+from madrigal.voicebox.model import VoiceBox
 from madrigal.voicebox.parts import PROMPT_SECONDS
 from madrigal.voicebox.speech import LONGEST_PIECE, VoiceboxSpeech
 from madrigal.voicebox.voice import Voice
@@ -63,6 +71,44 @@ def test_a_rate_speaks_faster(model: VoiceboxSpeech, prompt: Voice) -> None:
     assert slow > 2.5 * fast
     with pytest.raises(UserError, match="rate is 9"):
         model.say(TEXT, rate=9.0)
+
+
+def test_VB3_seconds_and_a_rate_are_not_given_both(model: VoiceboxSpeech) -> None:
+    for rate in (1.0, 2.0, 99.0):
+        with pytest.raises(UserError, match="both say how fast it is spoken"):
+            model.say("Hello.", seconds=2.0, rate=rate)
+        with pytest.raises(UserError, match="both say how fast it is spoken"):
+            next(model.stream("Hello.", seconds=2.0, rate=rate))
+
+
+def test_VB3_with_seconds_too_every_seed_has_a_rhythm_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = speech(durations={"kind": "flow"})
+    seen: list[list[int]] = []
+    true = model.features_of
+
+    def noted(lines: Any, *rest: Any) -> Any:
+        seen.append([int(number) for line in lines for number in line.durations])
+        return true(lines, *rest)
+
+    monkeypatch.setattr(model, "features_of", noted)
+    for seed in (0, 1, 1):
+        model.say("Good morning.", seconds=1.5, seed=seed, **FEW)
+    list(model.stream("Good morning.", seconds=1.5, seed=1, **FEW))
+    model(["Good morning.", "Good morning."], seconds=1.5, seed=[0, 1], **FEW)
+    zero, one, again, streamed, both = seen
+    assert zero != one == again == streamed
+    assert both == zero + one
+    assert sum(zero) == sum(one)
+
+
+def test_how_often_the_durations_are_asked_for_can_be_told() -> None:
+    model, flow = speech(), speech(durations={"kind": "flow"})
+    for given, calls in ((None, 16), (2, 4)):
+        with counted(flow.durations.network.to_flow) as asked:
+            flow.say("Hello.", duration_steps=given, **FEW)
+        assert len(asked) == calls
+    with pytest.raises(UserError, match="this predictor's is regression"):
+        model.say("Hello.", duration_steps=2, **FEW)
 
 
 def test_VB2_two_prompts_give_two_outputs(model: VoiceboxSpeech, prompt: Voice, tmp_path: Path) -> None:
@@ -166,6 +212,57 @@ def test_a_voice_is_as_long_as_a_prompt_and_ends_with_a_word(model: VoiceboxSpee
     assert whole.first(45, silence=0).durations.tolist() == [10, 30, 5]  # type: ignore[union-attr]
 
 
+def test_of_a_long_prompt_only_the_beginning_is_read(
+    model: VoiceboxSpeech, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = hum(tmp_path / "long.wav", seconds=20.0)
+    whole = model.voice(file).features
+    heard: list[int] = []
+    encode = model.features.encode
+
+    def noted(wave: Any, *rest: Any) -> Any:
+        heard.append(wave.shape[-1])
+        return encode(wave, *rest)
+
+    monkeypatch.setattr(model.features, "encode", noted)
+    assert torch.equal(model.voice(file).features, whole)
+    model.voice(file, text="one two three four five six seven")
+    assert max(heard) <= 4 * RATE
+    # What is too long to be aligned is heard without the text beside it, and refused with one that was given.
+    monkeypatch.setattr("madrigal.voicebox.parts.MOST_SECONDS", 10.0)
+    monkeypatch.setattr("madrigal.voicebox.aligner.MOST_SECONDS", 10.0)
+    (tmp_path / "long.txt").write_text("one two")
+    assert model.voice(file).symbols is None
+    with pytest.raises(UserError, match=r"long\.wav has 20 seconds, and words are found in 10 at most"):
+        model.voice(file, text="one two")
+
+
+def test_a_text_of_a_voice_that_is_no_recording_is_refused(
+    model: VoiceboxSpeech, prompt: Voice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompt.save(tmp_path / "v.safetensors")
+    monkeypatch.setattr(model, "voices", {"v": tmp_path / "v.safetensors"})
+    for voice in (None, "v", prompt):
+        with pytest.raises(UserError, match="voice_text is for an audio file or a wave"):
+            model.say("Hello.", voice=voice, voice_text="A hum.")
+        with pytest.raises(UserError, match="voice_rate is for a wave"):
+            model.say("Hello.", voice=voice, voice_rate=8000)
+
+
+def test_a_foreign_voice_among_the_voices_breaks_no_prompt(
+    model: VoiceboxSpeech, prompt: Voice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Voice(torch.zeros(9, MELS + 3), "0" * 16).save(tmp_path / "foreign.safetensors")
+    prompt.save(tmp_path / "own.safetensors")
+    monkeypatch.setattr(model, "voices", {name: tmp_path / f"{name}.safetensors" for name in ("foreign", "own")})
+    monkeypatch.setattr(model, "_levels", None)
+    assert len(model.voice(hum(tmp_path / "hum.wav")).features)
+    assert len(model._levels or []) == 1
+    with pytest.raises(UserError, match="made for other features"):
+        model.voice("foreign")
+    monkeypatch.setattr(model, "_levels", None)
+
+
 @pytest.mark.parametrize(("rate", "channels"), [(8000, 2), (44100, 1)])
 def test_a_prompt_of_any_rate_and_channels(model: VoiceboxSpeech, tmp_path: Path, rate: int, channels: int) -> None:
     given = model.voice(hum(tmp_path / "hum.wav", rate=rate, channels=channels))
@@ -193,8 +290,11 @@ def test_voices_that_cannot_be_heard_are_refused(model: VoiceboxSpeech, tmp_path
         model.voice(torch.zeros(100))
     with pytest.raises(UserError, match="There is no voice and no audio file nobody"):
         model.voice("nobody")
-    with pytest.raises(UserError, match="each needs a frame"):
+    with pytest.raises(UserError, match=r"^\S*short\.wav has 28 frames .* each needs a frame"):
         model.voice(hum(tmp_path / "short.wav", seconds=0.3), text="far too many words for so short a time")
+    (tmp_path / "short.txt").write_bytes(b"caf\xe9")
+    with pytest.raises(UserError, match=r"short\.txt is no text in UTF-8"):
+        model.voice(tmp_path / "short.wav")
 
 
 def test_a_long_text_is_said_in_pieces(model: VoiceboxSpeech) -> None:
@@ -268,6 +368,89 @@ def test_an_exported_folder_says_about_the_same_at_half_the_size(run: Path, tmp_
     export_voicebox(folder, tmp_path / "voice-2")
     export_voicebox(run, tmp_path / "voice", overwrite=True)
     assert not list(tmp_path.glob("**/.partial-*"))
+
+
+def test_a_folder_that_is_exported_anew_is_never_half_an_old_one(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = export_voicebox(run, tmp_path / "voice")
+    assert list(load_voicebox(target).voices) == ["anna", "bert"]
+    other = speaking_run(tmp_path / "other")
+
+    def killed(self: Path, to: Path) -> Path:
+        assert not (target / "config.json").exists()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", killed)
+        patch.setattr("madrigal.voicebox.loading._export_part", lambda *_, **__: None)
+        with pytest.raises(KeyboardInterrupt):
+            export_voicebox(other, target, overwrite=True)
+    assert not is_voicebox(target)
+    export_voicebox(other, target, overwrite=True)
+    assert load_voicebox(target).voices == {}  # those of the old run would be refused
+
+
+def test_the_voice_that_was_learned_most_of_speaks_where_none_is_named(run: Path, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    model = load_voicebox(run)
+    for name, seconds in (("bert", "90.5"), ("cora", "700")):
+        voice = model.voice("anna")
+        Voice(voice.features, voice.fingerprint, about={"seconds": seconds}).save(
+            tmp_path / "run" / "voices" / f"{name}.safetensors"
+        )
+    assert list(load_voicebox(tmp_path / "run").voices) == ["cora", "bert", "anna"]
+    folder = export_voicebox(tmp_path / "run", tmp_path / "voice")
+    config = json.loads((folder / "config.json").read_text())
+    assert config["voice"] == "cora"
+    (folder / "config.json").write_text(json.dumps({**config, "voice": "anna"}))
+    assert next(iter(load_voicebox(folder).voices)) == "anna"
+
+
+def test_a_student_is_computed_as_its_run_says(tmp_path: Path) -> None:
+    run = speaking_run(tmp_path / "run", flow={"distilled_steps": 2})
+    (run / "flow").rename(run / "student")
+    recipe = {"system": "voicebox", **{name: {} for name in ("aligner", "vocoder", "durations", "flow", "student")}}
+    say = {"steps": 8, "cond_scale": 2.0, "bf16": "auto", "duration_steps": 3}
+    (run / "recipe.yaml").write_text(yaml.safe_dump({**recipe, "say": say}))
+    assert load_voicebox(run).drawing == Drawing(bf16="auto", duration_steps=3)
+
+
+def test_what_a_voice_weighs_is_what_it_weighs_on_the_disk(run: Path, tmp_path: Path) -> None:
+    folder = export_voicebox(run, tmp_path / "voice")
+    told = weight_of(folder, load_voicebox(folder))
+    assert told == pytest.approx(sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 1e6)
+    of_weights = sum(file.stat().st_size for file in folder.rglob("model.safetensors")) / 1e6
+    # Of a run that is not exported, what its weights would weigh; headers and statistics are small beside them.
+    assert weight_of(run, load_voicebox(run)) == pytest.approx(of_weights, rel=0.35)
+
+
+# Latents of a codec in the place of log-mels.
+
+
+def test_VB8_a_voicebox_of_a_codec_speaks_edits_and_is_exported(tmp_path: Path) -> None:
+    run = codec_run(tmp_path / "run", tmp_path / "codec")
+    model = load_voicebox(run)
+    assert (model.sample_rate, model.features.hop) == (16000, 320)
+    assert float(model.features.std.mean()) == 0.5  # as the flow has learned them
+    voice = model.voice(hum(tmp_path / "hum.wav"), text="A hum.")
+    voice.save(run / "voices" / "hum.safetensors")
+    said = model.say("Hello.", voice=voice, seconds=1.0, **FEW)
+    assert said.seconds == pytest.approx(1.0, abs=0.02)
+    assert said.wave.isfinite().all()
+    sound = Sound.read(tmp_path / "hum.wav")
+    done = Editor(model, drawing=Drawing(steps=1)).fill(sound, [(0.7, 1.1)], "A hum.").sound.data
+    assert np.array_equal(done[: round(0.7 * RATE)], sound.data[: round(0.7 * RATE)])
+    assert not np.array_equal(done, sound.data)
+    again = load_voicebox(export_voicebox(run, tmp_path / "voice"))
+    assert again.features.fingerprint() == model.features.fingerprint()
+    assert again.voice("hum").features.shape == voice.features.shape
+    # A flow that never saw latents does not know what is usual of them.
+    flow = VoiceBox.from_pretrained(run / "flow")
+    flow.std.zero_()
+    flow.save_pretrained(run / "flow")
+    with pytest.raises(UserError, match="has not learned what is usual of the latents"):
+        load_voicebox(run)
 
 
 def test_parts_that_are_missing_are_told(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

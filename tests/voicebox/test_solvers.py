@@ -77,6 +77,27 @@ def test_a_solver_that_never_arrives_says_so() -> None:
         solve(wild, torch.ones(1, 1), method="adaptive", rtol=1e-9, atol=1e-9)
 
 
+def test_a_flow_that_is_no_number_is_told_at_once() -> None:
+    flow = Counted()
+    with pytest.raises(UserError, match="The flow is no number"):
+        solve(flow, torch.full((2, 3), torch.nan), method="adaptive")
+    assert flow.calls < 10
+
+
+def test_a_step_that_leads_out_of_what_can_be_computed_is_made_shorter() -> None:
+    def walled(x: Tensor, times: Tensor) -> Tensor:
+        return torch.where(x > 1.2, torch.nan, 10 * (1 - x))
+
+    found = solve(walled, torch.zeros(1, 1), method="adaptive")
+    assert float(found.x) == pytest.approx(1 - math.exp(-10), abs=1e-2)
+
+
+def test_the_adaptive_method_has_no_single_intervals() -> None:
+    times = torch.zeros(1), torch.ones(1)
+    with pytest.raises(UserError, match="not by 'adaptive'"):
+        between(Counted(), torch.ones(1, 1), *times, method="adaptive", steps=2)  # type: ignore[arg-type]
+
+
 def test_sway_moves_the_steps_and_keeps_the_ends() -> None:
     early, even, late = (time_grid(8, sway) for sway in (-1.0, 0.0, 1.0))
     for grid in (early, even, late):

@@ -92,6 +92,15 @@ def test_options_that_do_not_fit_are_refused(options: dict[str, object], reason:
         build_config(VocoderConfig, {**TINY, **options}, "Vocoder")
 
 
+def test_a_vocoder_that_is_asked_for_features_goes_on_learning() -> None:
+    vocoder = tiny_vocoder().train()
+    features = vocoder.features()
+    assert vocoder.training
+    assert all(parameter.requires_grad for parameter in vocoder.head.parameters())
+    assert not any(parameter.requires_grad for parameter in features.parameters())
+    assert not features.vocoder.training
+
+
 def test_features_leave_statistics_and_sound_to_the_vocoder() -> None:
     vocoder = tiny_vocoder()
     vocoder.statistics.fit([vowel()])

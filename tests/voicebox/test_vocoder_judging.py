@@ -41,5 +41,8 @@ def test_evaluate_and_export_take_a_vocoders_run(
     assert (tmp_path / "runs/v/evaluation/report.html").is_file()
     assert run(*judge, "--kbps", 3) == 2
     assert "--kbps is for a codec" in capsys.readouterr().err
+    for option, value in (("--device", "cuda"), ("--seed", 1), ("--holes", 3), ("--no-opus", None)):
+        assert run(*judge, option, *([] if value is None else [value])) == 2
+        assert "is for" in capsys.readouterr().err
     assert run("export", "runs/v", "exported") == 0
     assert (tmp_path / "exported/config.json").is_file()

@@ -17,8 +17,9 @@ import madrigal.voicebox_evaluation as judge
 from madrigal.data.manifest import Manifest
 from madrigal.judge.cast import Cast
 from madrigal.judge.mending import HOLED, MENDED, ORIGINAL
+from madrigal.judge.speed import FIRST_WORDS
 from madrigal.judge.spoken import CEILING, RECORDING, SPOKEN
-from madrigal.voicebox.loading import load_voicebox
+from madrigal.voicebox.loading import load_voicebox, weight_of
 from madrigal.voicebox.speech import VoiceboxSpeech
 
 SPEAKERS = ("anna", "boris")
@@ -62,7 +63,7 @@ def stubs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judge, "find_naturalness", lambda: None)
 
 
-def spoken(model: VoiceboxSpeech, data: Path, **options: Any) -> list[judge.Spoken]:
+def spoken(model: VoiceboxSpeech, data: Path, **options: Any) -> list[judge.SaidSentence]:
     manifest = Manifest.load(data)
     entries = list(manifest)
     recordings = judge.Prompts(model, manifest)
@@ -79,6 +80,7 @@ def test_every_sentence_is_said_like_its_speaker_beside_its_recording(model: Voi
         assert abs(sentence.waves[CEILING].shape[1] - sentence.waves[RECORDING].shape[1]) < model.features.hop
         assert sentence.spent[SPOKEN] > 0
         assert one.evaluations == 4  # two intervals of the midpoint method, as the run says
+        assert one.duration_evaluations == 1
         assert one.timing is not None
         foretold, heard = one.timing
         assert foretold.shape == heard.shape
@@ -101,7 +103,7 @@ def test_seeds_make_the_speech(model: VoiceboxSpeech, data: Path) -> None:
 def test_a_hole_is_filled_without_a_look_at_what_was_there(model: VoiceboxSpeech, data: Path, tmp_path: Path) -> None:
     manifest = Manifest.load(data)
     options: dict[str, Any] = {"count": 2, "drawing": model.drawing}
-    mends, failed = judge.mended(model, manifest, list(manifest), **options)
+    mends, failed = judge.mended_recordings(model, manifest, list(manifest), **options)
     assert len(mends) == 2
     assert failed == []
     mend = mends[0]
@@ -122,7 +124,9 @@ def test_a_hole_is_filled_without_a_look_at_what_was_there(model: VoiceboxSpeech
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(judge, "hole_in", lambda *_: next(spans))
         found = [
-            judge.mended(model, Manifest(tmp_path / "other", [one]), [one], count=1, drawing=model.drawing)[0][0]
+            judge.mended_recordings(model, Manifest(tmp_path / "other", [one]), [one], count=1, drawing=model.drawing)[
+                0
+            ][0]
             for one in pair
         ]
     np.testing.assert_array_equal(found[0].mended, found[1].mended)
@@ -133,14 +137,36 @@ def test_a_text_that_does_not_fit_costs_its_own_figures_alone(model: VoiceboxSpe
     wrong, *others = [
         entry.model_copy(update={"text": "no " * 500}) if entry.path == "0.wav" else entry for entry in manifest
     ]
-    mends, failed = judge.mended(model, manifest, [wrong, others[0]], count=2, drawing=model.drawing)
-    assert [mend.text for mend in mends] == [others[0].text]
+    mends, failed = judge.mended_recordings(model, manifest, [wrong, *others], count=2, drawing=model.drawing)
+    assert [mend.text for mend in mends] == [others[0].text]  # one of two, and no other in the place of the other
     assert len(failed) == 1
     assert "0.wav could not be mended" in failed[0]
     voice = judge.Prompts(model, manifest).voice(wrong)[1]
     assert voice.symbols is None
-    timing = judge._timing(model, judge.Prompts(model, manifest).wave(wrong), wrong.text or "", voice, 0)
+    timing = judge._timing(model, judge.Prompts(model, manifest).wave(wrong), wrong.text or "", voice, model.drawing, 0)
     assert timing is None
+
+
+def test_calls_for_durations_are_counted_and_the_first_words_cost_nobody_time(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load_voicebox(speaking_run(tmp_path / "run", durations={"kind": "flow"}))
+    said: list[str] = []
+    true = model.forward
+
+    def noted(texts: list[str], **options: Any) -> Any:
+        said.extend(texts)
+        return true(texts, **options)
+
+    monkeypatch.setattr(model, "forward", noted)
+    for steps, calls in ((None, 16), (3, 6)):
+        drawing = model.drawing.but(steps=1, duration_steps=steps)
+        manifest = Manifest.load(data)
+        entries = list(manifest)[:1]
+        prompts, cast = judge.Prompts(model, manifest), Cast(manifest)
+        (one,) = judge.sentences(model, prompts, cast, entries, drawing=drawing)
+        assert (one.evaluations, one.duration_evaluations) == (2, calls)
+    assert said == 2 * [FIRST_WORDS, entries[0].text]
 
 
 def test_the_report_has_all_of_it(run: Path, data: Path, tmp_path: Path) -> None:
@@ -150,6 +176,10 @@ def test_the_report_has_all_of_it(run: Path, data: Path, tmp_path: Path) -> None
     assert report.way(RECORDING).matches[0].speakers == 2
     assert report.evaluations is not None
     assert report.evaluations.mean == 4
+    assert report.duration_evaluations is not None
+    assert report.duration_evaluations.mean == 1
+    assert report.way(SPOKEN).megabytes == pytest.approx(weight_of(run, load_voicebox(run)))
+    assert judge.GIVEN in report.notes
     assert report.durations is not None
     assert report.durations.sentences == 4
     assert report.mending is not None
@@ -169,7 +199,11 @@ def test_the_command_judges_and_refuses(
     assert report["evaluations"]["mean"] == 3
     assert report["mending"] is None
     for more, said in (
-        (("--temperature", "0.5"), "--temperature is for"),
+        (("--temperature", "0.5"), "--temperature is for an audiolm or a speartts"),
+        (("--kbps", "3"), "--kbps is for a codec"),
+        (("--no-opus",), "--opus is for a codec"),
+        (("--seconds", "2"), "--seconds is for an audiolm"),
+        (("--prompt-seconds", "2"), "--prompt-seconds is for an audiolm"),
         (("--steps", "1", "--method", "runge"), "method"),
     ):
         assert said in command.refused(*words, *more)

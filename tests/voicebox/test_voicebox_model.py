@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from voicebox_flows import DIM, IDS, features, ids, model
+from voicebox_flows import DIM, IDS, TEXT, features, ids, model
 
 from madrigal.errors import UserError
 from madrigal.voicebox.model import VoiceBox
@@ -17,13 +17,23 @@ def given(frames: int = 9) -> dict[str, Any]:
     return {"context": features(2, frames, 1), "context_mask": known, "ids": ids(2, frames)}
 
 
+@pytest.mark.parametrize("frames_per_token", [1, 2, 3])
 @pytest.mark.parametrize("voice_dim", [0, 4])
-def test_VB15_a_padded_row_equals_the_same_row_alone(voice_dim: int) -> None:
-    made, x, told = model(voice_dim=voice_dim), features(2, 9), given()
-    mask = torch.arange(9) < torch.tensor([[9], [6]])
+def test_VB15_a_padded_row_equals_the_same_row_alone(voice_dim: int, frames_per_token: int) -> None:
+    made, x, told = model(voice_dim=voice_dim, frames_per_token=frames_per_token), features(2, 9), given()
+    mask = torch.arange(9) < torch.tensor([[9], [5]])
     together = made(x, times=TIMES, mask=mask, **told)
-    alone = made(x[1:, :6], times=TIMES[1:], **{name: value[1:, :6] for name, value in told.items()})
-    torch.testing.assert_close(together[1:, :6], alone, rtol=1e-4, atol=1e-5)
+    alone = made(x[1:, :5], times=TIMES[1:], **{name: value[1:, :5] for name, value in told.items()})
+    torch.testing.assert_close(together[1:, :5], alone, rtol=1e-4, atol=1e-5)
+
+
+def test_frames_that_are_taken_as_one_are_still_told_apart() -> None:
+    made, x = model(frames_per_token=3), features(1, 7)
+    assert [made(x[:, :frames], times=0.5).shape[1] for frames in (1, 3, 7)] == [1, 3, 7]
+    for frame in range(7):
+        changed = x.clone()
+        changed[:, frame] += 1
+        assert not torch.allclose(made(changed, times=0.5)[0, frame], made(x, times=0.5)[0, frame], atol=1e-3)
 
 
 @pytest.mark.parametrize("what", ["x", "times", "context", "context_mask", "ids"])
@@ -128,6 +138,7 @@ CHANGED: list[dict[str, Any]] = [
     {"voice_dim": 4},
     {"attn_qk_norm": False},
     {"use_unet_skips": False},
+    {"frames_per_token": 2},
 ]
 
 
@@ -135,7 +146,27 @@ CHANGED: list[dict[str, Any]] = [
 def test_VB11_every_size_changes_the_model(changed: dict[str, Any]) -> None:
     plain, other = model(), model(**changed)
     assert sum(p.numel() for p in plain.parameters()) != sum(p.numel() for p in other.parameters())
-    assert other(features(2, 9), times=0.5, **given()).shape == (2, 9, DIM)
+    found = other(features(2, 9), times=0.5, **given())
+    assert found.shape == (2, 9, DIM)
+    # What is built is used. (A row that nothing is given of would be: nobody's voice.)
+    found.square().sum().backward()
+    unused = {name for name, p in other.named_parameters() if p.numel() and (p.grad is None or not p.grad.any())}
+    assert unused <= {"voice.nobody"}
+
+
+def test_a_config_and_options_are_one_config() -> None:
+    made = VoiceBox(model().config, depth=4, audio_enc_dec="there")
+    assert made.config.depth == len(made.transformer.layers) == 4
+    assert made.config.dim_in == DIM
+    assert made.audio_enc_dec == "there"
+    with pytest.raises(UserError, match="nonsense"):
+        VoiceBox(model().config, nonsense=3)
+
+
+@pytest.mark.parametrize("option", [{"ids_drop_prob": 0.2}, {"text_drop_prob": 0.2}, {"dim_cond_emb": 8}, TEXT])
+def test_a_model_without_ids_has_no_options_of_them(option: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=f"{next(iter(option))} says something of ids"):
+        model(condition_on_text=False, **option)
 
 
 def test_a_new_model_finds_no_flow_and_its_parts_get_gradients() -> None:

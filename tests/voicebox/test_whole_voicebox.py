@@ -9,16 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
+from small_codecs import small_codec
 from voicebox_speaking import hum
 
 from madrigal.engine.recipe import build_config, read_recipe
 from madrigal.errors import UserError
+from madrigal.judge.curves import curves_of_parts
 from madrigal.verbs.systems import load_recipe
 from madrigal.voicebox.loading import load_voicebox
 from madrigal.voicebox.training import VoiceBoxTrainer
 from madrigal.voicebox.voice import Voice, voice_files
 from madrigal.voicebox.whole_recipe import VoiceboxWholeRecipe
+from madrigal.voicebox_evaluation import CURVES
 
 PARTS = ["aligner", "vocoder", "durations", "flow"]
 
@@ -67,6 +71,10 @@ def test_a_run_of_all_parts_speaks_in_the_voices_of_its_speakers(run: Path) -> N
     speech = model.say("Hum.", voice="bert")
     assert speech.sample_rate == 24000
     assert speech.wave.isfinite().all()
+
+
+def test_every_part_of_a_run_is_drawn_in_its_report(run: Path) -> None:
+    assert [line.name for line in curves_of_parts(run, CURVES)] == PARTS
 
 
 def test_what_is_finished_is_passed_over(run: Path, corpus: Path) -> None:
@@ -127,6 +135,29 @@ def test_overwriting_removes_what_the_run_made_and_nothing_else(run: Path, corpu
     assert sorted(path.name for path in mine.iterdir()) == ["alignments", "data", "notes", "recipe.yaml", "voices"]
     assert list((mine / "alignments").iterdir()) == []
     assert [path.name for path in (mine / "voices").iterdir()] == ["readme.txt"]
+
+
+def test_VB8_a_whole_run_makes_the_latents_of_a_codec(run: Path, corpus: Path, tmp_path: Path) -> None:
+    small_codec(16, 2).save_pretrained(tmp_path / "codec")
+    grid = ("aligner.model.sample_rate=16000", "aligner.model.hop=320")
+    recipe(corpus, f"vocoder={tmp_path / 'codec'}", *grid).trainer(tmp_path / "run").train()
+    model = load_voicebox(tmp_path / "run")
+    assert (model.sample_rate, model.features.hop) == (16000, 320)
+    assert set(model.voices) == {"anna", "bert"}
+    assert torch.equal(model.features.std, model.voicebox.std)
+    assert model.say("Hum.", voice="anna").wave.isfinite().all()
+    with pytest.raises(UserError, match=r"aligner\.model\.sample_rate=16000 aligner\.model\.hop=320"):
+        recipe(corpus, f"vocoder={tmp_path / 'codec'}").trainer(tmp_path / "other")
+
+
+def test_a_part_of_another_kind_is_told_before_training(run: Path, corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="does not hold a Aligner"):
+        recipe(corpus, f"aligner={run / 'vocoder'}").trainer(tmp_path / "run")
+    with pytest.raises(UserError, match="does not hold a SoundStream"):
+        recipe(corpus, f"vocoder={run / 'aligner'}").trainer(tmp_path / "run")
+    with pytest.raises(UserError, match="The aligner counts frames of 256 samples at 24000 Hz, and the vocoder of 320"):
+        recipe(corpus, "vocoder=speech-16k").trainer(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_mistakes_are_told_before_training(corpus: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
+from madrigal.tokenizers.mel_features import Features
 from madrigal.voicebox.distill import VoiceBoxDistiller
 from madrigal.voicebox.flow import ConditionalFlowMatcherWrapper
 from madrigal.voicebox.model import VoiceBox
@@ -60,6 +61,45 @@ class Blocks:
         return "b" * 16
 
 
+class Halves(Features):
+    """Features that have to be fitted: the samples, DIM to a frame."""
+
+    def __init__(self, name: str = "halves", level: float | None = None) -> None:
+        super().__init__(dim=DIM, sample_rate=600, hop=DIM)
+        self.name = name
+        if level is not None:
+            self.take_statistics(torch.full((DIM,), level), torch.ones(DIM))
+
+    def raw(self, wave: Tensor) -> Tensor:
+        return wave[:, : wave.shape[1] // DIM * DIM].unflatten(1, (-1, DIM))
+
+    def sound(self, raw: Tensor) -> Tensor:
+        return raw.flatten(1)
+
+    def options(self) -> dict[str, Any]:
+        return {"kind": self.name}
+
+
+class Ears:
+    """A semantic tokenizer that hears what a sample is rounded to, once for every two frames of `Blocks`."""
+
+    target_sample_hz, frame_rate, codebook_size = Blocks.sample_rate, 50.0, IDS
+    size = 2 * DIM
+
+    def tokenize(self, audio: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        counts = -(-lengths // self.size)
+        ids = torch.full((len(audio), int(counts.max())), -1)
+        for row, (wave, count) in enumerate(zip(audio, counts.tolist(), strict=True)):
+            ids[row, :count] = wave[:: self.size][:count].round().long()
+        return ids, counts
+
+
+class Speaker:
+    """A text_to_semantic that has ears alone."""
+
+    wav2vec = Ears()
+
+
 class Rows(Dataset[Any]):
     """Features of 8 to 13 frames that follow from their ids: what is learned of some rows holds for the others."""
 
@@ -100,7 +140,8 @@ PLAN: dict[str, Any] = {
     "num_samples": 2,
     "sample_steps": 2,
 }
-HIDING: dict[str, Any] = {"ids_drop_prob": 0.3, "cond_drop_prob": 0.3, "voice_dim": 4, "ff_dropout": 0.1}
+HIDING: dict[str, Any] = {"ids_drop_prob": 0.3, "text_drop_prob": 0.3, "cond_drop_prob": 0.3}
+HIDING |= {"voice_dim": 4, "ff_dropout": 0.1}
 
 
 def trainer(place: Path, *, options: dict[str, Any] | None = None, tool: Any = None, **plan: Any) -> VoiceBoxTrainer:
@@ -109,11 +150,11 @@ def trainer(place: Path, *, options: dict[str, Any] | None = None, tool: Any = N
     return VoiceBoxTrainer(made, results_folder=place, **{n: v for n, v in given.items() if v is not None})
 
 
-def distiller(folder: Path, *, teacher: VoiceBox | None = None, **plan: Any) -> VoiceBoxDistiller:
+def distiller(folder: Path, *, teacher: VoiceBox | None = None, features: Any = None, **plan: Any) -> VoiceBoxDistiller:
     teacher = teacher or model(cond_drop_prob=0.2)
     plan = {"steps": 2, "teacher_steps": 2, "teacher_cond_scale": 1.5, **plan}
-    given = {name: value for name, value in PLAN.items() if name != "sample_steps"}
-    return VoiceBoxDistiller(teacher, results_folder=folder, **{"dataset": Rows(), **given, **plan})
+    given = {name: value for name, value in PLAN.items() if name != "sample_steps"}  # a student has steps of its own
+    return VoiceBoxDistiller(teacher, features, results_folder=folder, **{"dataset": Rows(), **given, **plan})
 
 
 TRAINERS: dict[str, Any] = {"voicebox-flow": trainer, "voicebox-distill": distiller}

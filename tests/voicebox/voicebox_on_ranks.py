@@ -2,18 +2,29 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from safetensors.torch import save_file
-from voicebox_flows import HIDING, distiller, model, trainer, whole_state
+from voicebox_flows import HIDING, Halves, Rows, distiller, model, trainer, whole_state
+
+RUNS = ("voicebox-flow", "voicebox-distill", "unfitted-features")
 
 
 def train(out: Path, accumulation: int) -> None:
-    plan = {"grad_accum_every": accumulation, "wd": 0.1, "best_metric": "valid/ema/loss", "num_train_steps": 3}
-    flow = trainer(out / "voicebox-flow", options=HIDING, **plan).train()
+    plan: dict[str, Any] = {"grad_accum_every": accumulation, "wd": 0.1, "num_train_steps": 3}
+    plan |= {"best_metric": "valid/ema/loss"}
     teacher = model(cond_drop_prob=0.2, ids_drop_prob=0.3)
-    student = distiller(out / "voicebox-distill", teacher=teacher, **plan).train()
-    for made in (flow, student):
-        save_file(whole_state(made), out / f"{made.system}-{made.ranks.rank}.safetensors")
+    made = {
+        "voicebox-flow": trainer(out / "voicebox-flow", options=HIDING, **plan).train(),
+        "voicebox-distill": distiller(out / "voicebox-distill", teacher=teacher, **plan).train(),
+        # The main rank alone fits them; the others have them from the model.
+        "unfitted-features": trainer(
+            out / "unfitted-features", tool=Halves(), dataset=Rows(kind="tuple"), **plan
+        ).train(),
+    }
+    assert bool(made["unfitted-features"].wrapper.features.fitted)
+    for name, one in made.items():
+        save_file(whole_state(one), out / f"{name}-{one.ranks.rank}.safetensors")
 
 
 if __name__ == "__main__":

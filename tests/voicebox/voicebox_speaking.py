@@ -1,5 +1,6 @@
 """A voicebox of a size for tests: nobody has trained it, but all its parts fit, and all that it is told matters."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 import soundfile
 import torch
 import yaml
+from small_codecs import small_codec
 from torch import nn
 
 from madrigal.voicebox.aligner import Aligner, AlignerConfig
@@ -43,14 +45,14 @@ def parts(**changes: dict[str, Any]) -> dict[str, Any]:
     return {
         "voicebox": voicebox,
         "vocoder": vocoder.eval(),
-        "durations": predictor(aligner),
+        "durations": predictor(aligner, **changes.get("durations", {})),
         "aligner": aligner,
     }
 
 
-def predictor(aligner: Aligner) -> DurationPredictor:
+def predictor(aligner: Aligner, kind: str = "regression") -> DurationPredictor:
     sizes: dict[str, Any] = {"dim": 16, "depth": 2, "heads": 2, "dim_head": 8, "dim_symbol_emb": 8}
-    return lively(DurationPredictor(symbols=aligner.config.symbols, kind="regression", **sizes), 0.3)
+    return lively(DurationPredictor(symbols=aligner.config.symbols, kind=kind, **sizes), 0.3)
 
 
 def speech(**changes: dict[str, Any]) -> VoiceboxSpeech:
@@ -59,9 +61,9 @@ def speech(**changes: dict[str, Any]) -> VoiceboxSpeech:
     return VoiceboxSpeech(made.pop("voicebox"), features=vocoder.features(), **made)
 
 
-def speaking_run(folder: Path) -> Path:
+def speaking_run(folder: Path, **changes: dict[str, Any]) -> Path:
     """A run of voicebox, as far as speaking needs it."""
-    made = parts()
+    made = parts(**changes)
     for name, part in {
         "aligner": "aligner",
         "vocoder": "vocoder",
@@ -71,6 +73,22 @@ def speaking_run(folder: Path) -> Path:
         made[part].save_pretrained(folder / name)
     recipe = {"system": "voicebox", **{name: {} for name in ("aligner", "vocoder", "durations", "flow")}}
     (folder / "recipe.yaml").write_text(yaml.safe_dump({**recipe, "say": {"steps": 2}}))
+    return folder
+
+
+def codec_run(folder: Path, codec: Path) -> Path:
+    """The same with the latents of a codec, whose folder the recipe names, in the place of log-mels."""
+    made = small_codec(16, 2)
+    made.save_pretrained(codec)
+    grid = {"sample_rate": made.target_sample_hz, "hop": made.downsample_factor}
+    speaking_run(folder, aligner=grid, flow={"dim_in": made.codebook_dim})
+    shutil.rmtree(folder / "vocoder")
+    flow = VoiceBox.from_pretrained(folder / "flow")
+    flow.mean.fill_(0.1)
+    flow.std.fill_(0.5)
+    flow.save_pretrained(folder / "flow")
+    recipe = yaml.safe_load((folder / "recipe.yaml").read_text())
+    (folder / "recipe.yaml").write_text(yaml.safe_dump({**recipe, "vocoder": str(codec)}))
     return folder
 
 

@@ -5,6 +5,7 @@ that sees only some frames is long in learning phases that agree over many, whil
 understood. And all of it is made of frames, so a core makes many seconds of sound a second.
 """
 
+import copy
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -101,8 +102,8 @@ class Vocoder(nn.Module, Pretrained):
     # The ways through it.
 
     def features(self) -> MelFeatures:
-        """Log-mels by the statistics that this vocoder was trained with, which sound through it."""
-        features = MelFeatures(MelConfig(**self.config.mel_options()), vocoder=self)
+        """Log-mels by the statistics that this vocoder was trained with, which sound through a frozen copy of it."""
+        features = MelFeatures(MelConfig(**self.config.mel_options()), vocoder=copy.deepcopy(self))
         features.take_statistics(self.statistics.mean, self.statistics.std)
         return features.to(self.head.weight.device)
 

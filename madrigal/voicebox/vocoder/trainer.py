@@ -50,11 +50,7 @@ class VocoderTrainer(AdversarialTrainer):
         statistics = self.model.statistics
         if bool(statistics.fitted):
             return  # a vocoder that was trained before keeps its log-mels
-        statistics.fit(
-            wave[0, :length]
-            for batch in batches
-            for wave, length in zip(batch["audio"], batch["lengths"].tolist(), strict=True)
-        )
+        statistics.fit_batches(batches)
 
     def validate(self, batch: Batch) -> Terms:
         return self.make(batch, learn=False, adversarial=False)[1]
