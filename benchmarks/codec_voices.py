@@ -34,9 +34,7 @@ def main() -> None:
     frames = round(given.seconds * rate)
     waves = torch.stack([read(manifest.resolve(e), frames=frames, sample_rate=rate, channels=1) for e in entries])
     speakers = [entry.speaker for entry in entries]
-    print(
-        f"{len(entries)} recordings of {len(set(speakers))} speakers; similarity to one's own first half, and to others'"
-    )
+    print(f"{len(entries)} recordings of {len(set(speakers))} speakers: alike to their own first half, and to others'")
     for name, heard in [("recording", lambda wave: wave), *((name, through(name, rate)) for name in given.codecs)]:
         own, other = similarities(judge, waves, heard(waves), speakers, rate)
         print(f"{name:<32} {own:.2f} {other:.2f}", flush=True)

@@ -72,7 +72,7 @@ def test_fewer_frames_than_symbols_are_refused_by_name() -> None:
     scores = torch.zeros(2, 5, 6)
     with pytest.raises(UserError, match=r"two\.wav has 5 frames and its text 6 symbols"):
         best_path(scores, torch.tensor([3, 6]), torch.tensor([5, 5]), ["one.wav", "two.wav"])
-    with pytest.raises(UserError, match="row 0"):
+    with pytest.raises(UserError, match="Row 0"):
         all_paths(scores, torch.tensor([0, 5]), torch.tensor([5, 5]))
 
 
