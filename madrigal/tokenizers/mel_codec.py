@@ -22,6 +22,7 @@ from madrigal.tokenizers.fingerprint import fingerprint_of
 from madrigal.tokenizers.mel_codec_config import MelCodecConfig
 from madrigal.tokenizers.mel_config import MelConfig
 from madrigal.tokenizers.mel_features import MelFeatures
+from madrigal.tokenizers.mel_streaming import MelStreamDecoder
 
 
 class MelCodec(nn.Module, Pretrained):
@@ -142,9 +143,21 @@ class MelCodec(nn.Module, Pretrained):
         return latents
 
     @torch.no_grad()
-    def decode_from_codebook_indices(self, quantized_indices: Tensor) -> Tensor:
-        """Codes [batch, frames, the first quantizers] -> waves [batch, 1, frames * hop]."""
-        return self.features.decode(self.frames_of(self.get_emb_from_indices(quantized_indices)))[:, None]
+    def decode_from_codebook_indices(self, quantized_indices: Tensor, start: int = 0) -> Tensor:
+        """Codes [batch, frames, the first quantizers] -> waves [batch, 1, frames * hop].
 
-    def stream_decoder(self) -> None:
-        """Griffin-Lim hears the future: there is none."""
+        Of a piece of a recording `start` is the number of its first frame: but for `reach` frames at its ends it
+        sounds as in the whole.
+        """
+        frames = self.features.denormalise(self.frames_of(self.get_emb_from_indices(quantized_indices)))
+        wave: Tensor = self.features.griffin_lim(frames, start)
+        return wave[:, None]
+
+    @property
+    def reach(self) -> int:
+        """Frames on each side that a frame's sound depends on."""
+        return self.features.griffin_lim.reach + self.config.decoder_depth * (self.config.kernel_size // 2)
+
+    def stream_decoder(self) -> MelStreamDecoder:
+        """For codes that come piece by piece."""
+        return MelStreamDecoder(self)

@@ -10,6 +10,7 @@ from launching import on_two_ranks
 from mel_codecs import codec, recorded_tones, tones, train, train_recordings
 from safetensors.torch import load_file
 
+import madrigal
 from madrigal.data.tokens import PAD
 from madrigal.engine.checkpoint import checkpoint_name
 from madrigal.errors import UserError
@@ -143,5 +144,42 @@ def test_codes_that_are_none_are_refused() -> None:
         codec().decode_from_codebook_indices(torch.full((1, 4, 3), 16))
 
 
-def test_it_does_not_stream_and_says_so_by_none() -> None:
-    assert codec().stream_decoder() is None
+@pytest.mark.parametrize("sizes", [(1, 7, 130, 62), (200,), (90, 110)])
+@torch.no_grad()
+def test_streamed_is_whole(sizes: tuple[int, ...]) -> None:
+    """Wherever the codes are cut; and a decoder that was emptied begins anew."""
+    made = codec()
+    codes = torch.randint(0, 16, (2, sum(sizes), 3), generator=torch.Generator().manual_seed(0))
+    whole = made.decode_from_codebook_indices(codes)
+    decoder = made.stream_decoder()
+    assert sum(sizes) > decoder.reach
+    for _ in range(2):
+        pieces = [decoder.push(piece) for piece in codes.split(sizes, dim=1)]
+        said = sum(piece.shape[-1] for piece in pieces)
+        assert said == (sum(sizes) - decoder.reach) * made.config.hop
+        torch.testing.assert_close(torch.cat([*pieces, decoder.flush()], -1), whole, atol=1e-4, rtol=1e-3)
+    assert decoder.flush().shape[-1] == 0
+
+
+@torch.no_grad()
+def test_the_shipped_codec_gives_tones_back() -> None:
+    made = load_codec("mels-16k")
+    wave = tones(4, 0.6)
+    codes = made.tokenize(wave)
+    assert codes.shape == (4, 30, 8)
+    errors = [
+        float((made.log_mels(made.decode_from_codebook_indices(codes[..., :kept])) - made.log_mels(wave)).abs().mean())
+        for kept in (1, 4, 8)
+    ]
+    assert errors == sorted(errors, reverse=True)
+
+
+def test_shipped_weights_are_small_and_have_a_card() -> None:
+    folders = [folder for folder in (Path(madrigal.__file__).parent / "pretrained").iterdir() if folder.is_dir()]
+    sizes = {folder.name: sum(file.stat().st_size for file in folder.iterdir()) for folder in folders}
+    assert {"speech-16k", "mels-16k"} <= set(sizes)
+    assert max(sizes.values()) < 40e6
+    assert sum(sizes.values()) < 150e6
+    for folder in folders:
+        card = (folder / "README.md").read_text()
+        assert all(word in card for word in ("**Trained by**", "**Trained on**", "licence", "**Not for**"))
