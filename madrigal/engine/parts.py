@@ -127,6 +127,7 @@ class WholeTraining:
         if overwrite:
             self.clear()
         self.path.mkdir(parents=True, exist_ok=True)
+        self._former = file.read_text() if file.exists() else None
         replace_file(file, yaml.safe_dump(recipe.model_dump(mode="json", exclude_none=True), sort_keys=False))
 
     def before(self, name: str) -> None:
@@ -145,20 +146,43 @@ class WholeTraining:
 
     def train(self) -> Self:
         """Train what is not finished yet; a part that is stopped stops the whole."""
-        for name in self._whole.parts:
-            self.before(name)
-            run, recipe = self.path / name, self._whole.part(name, self.path)
-            if _is_finished(run, recipe.plan, self._whole.leaves.get(name)):
-                tell(f"{name}: {run} is finished")
-                continue
-            tell(f"{name}: {run}")
-            trainer = recipe.trainer(run, resume=(run / "checkpoints").is_dir())
-            trainer.resumed_as = self.path
-            trainer.train()
-            if trainer.step < trainer.num_train_steps:
-                return self
+        try:
+            for name in self._whole.parts:
+                self.before(name)
+                if not self._train_part(name):
+                    return self
+        except UserError:
+            # What was asked for was refused: the run is still what it was.
+            if self._former is not None:
+                replace_file(self.path / "recipe.yaml", self._former)
+            raise
         self.after()
         return self
+
+    def _train_part(self, name: str) -> bool:
+        """Whether the part is finished now."""
+        run, recipe = self.path / name, self._whole.part(name, self.path)
+        if _is_finished(run, recipe.plan, self._whole.leaves.get(name)):
+            tell(f"{name}: {run} is finished")
+            return True
+        self._check_nobody_knows_it(name)
+        tell(f"{name}: {run}")
+        trainer = recipe.trainer(run, resume=(run / "checkpoints").is_dir())
+        trainer.resumed_as = self.path
+        self._former = None  # from here on the run is another one
+        trainer.train()
+        return bool(trainer.step >= trainer.num_train_steps)
+
+    def _check_nobody_knows_it(self, name: str) -> None:
+        """A part that learns on is another one, and whoever has learned from it does not know it any more."""
+        later = self._whole.parts[self._whole.parts.index(name) + 1 :]
+        for other in later:
+            has_learned = newest_whole(self.path / other / "checkpoints") is not None
+            if has_learned and str(self.path / name) in _values(self._whole.given(other, self.path)):
+                raise UserError(
+                    f"{name} would be trained on, and {other} has learned from it as it is: leave {name} as it was, or "
+                    f"start over in another run."
+                )
 
     def _keep_recordings(self) -> None:
         """Recordings inside a folder that a run makes for itself would be taken for the run's own."""
@@ -184,6 +208,13 @@ def _is_finished(run: Path, plan: BaseModel, left: str | None) -> bool:
         if newest is None or steps is None or read_state(newest)["step"] < steps:
             return False
     return left is None or (run / left).exists()
+
+
+def _values(given: Any) -> set[Any]:
+    """All that a mapping of mappings says."""
+    if not isinstance(given, dict):
+        return {given} if isinstance(given, str) else set()
+    return set().union(*map(_values, given.values()))
 
 
 def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

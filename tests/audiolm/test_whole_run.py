@@ -10,6 +10,7 @@ from stages import STAGES, streams_of, wrapped
 
 from madrigal.audiolm.draws import seeds_for
 from madrigal.audiolm.whole_recipe import AudioLMRecipe
+from madrigal.engine.checkpoint import newest_whole
 from madrigal.engine.recipe import build_config, read_recipe
 from madrigal.errors import UserError
 from madrigal.layers.sampling import Sampling
@@ -68,6 +69,27 @@ def test_the_tokenizer_may_be_k_means_and_is_fitted_once(tmp_path: Path) -> None
     assert load_tokenizer(run).config.kind == "mel-kmeans"
     whole.trainer(run, resume=True).train()
     assert (run / "tokenizer" / "model.safetensors").read_bytes() == fitted
+
+
+def test_a_part_that_others_have_learned_from_does_not_learn_on(tmp_path: Path) -> None:
+    data, run = recordings(tmp_path / "recordings"), tmp_path / "run"
+    short = [
+        f"data={data}",
+        *(f"{part}.plan.num_train_steps=2" for part in ("tokenizer", "semantic", "coarse", "fine")),
+    ]
+
+    def whole(*changes: str) -> Any:
+        return build_config(AudioLMRecipe, read_recipe("audiolm/tiny", [*short, *changes]), "audiolm/tiny")
+
+    whole().trainer(run).train()
+    was = (run / "recipe.yaml").read_text()
+    with pytest.raises(UserError, match="tokenizer would be trained on, and semantic has learned from it as it is"):
+        whole("tokenizer.plan.num_train_steps=4").trainer(run, resume=True).train()
+    assert (run / "recipe.yaml").read_text() == was  # what was refused is not remembered
+    whole().trainer(run, resume=True).train()
+    whole("coarse.plan.num_train_steps=4").trainer(run, resume=True).train()  # nobody learns from this one
+    assert newest_whole(run / "coarse" / "checkpoints").name == "step-00000004"  # type: ignore[union-attr]
+    assert (run / "recipe.yaml").read_text() != was
 
 
 def test_stages_and_windows_draw_from_noise_of_their_own() -> None:
