@@ -47,6 +47,10 @@ for verb, place in VERBS.items():
 Complaint: Any = typer.BadParameter.__mro__[2]
 
 
+STOPPED = 130
+"""The status of a command that was stopped by Ctrl-C."""
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command: 0 for success, 2 with one sentence for a mistake, a traceback only with --debug."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
@@ -57,7 +61,7 @@ def main(arguments: list[str] | None = None) -> None:
     # Before torch is loaded: what it allocates from the start should be kept.
     keep_memory()
     try:
-        app(args=arguments, prog_name="madrigal", standalone_mode=False)
+        status = app(args=arguments, prog_name="madrigal", standalone_mode=False)
     except Complaint as error:
         sys.exit(_tell(_of_the_words(error.format_message(), arguments)))
     except (UserError, OSError) as error:
@@ -65,7 +69,11 @@ def main(arguments: list[str] | None = None) -> None:
             raise
         sys.exit(_tell(str(error) if isinstance(error, UserError) else _of_the_system(error)))
     except (typer.Abort, KeyboardInterrupt):
-        sys.exit(130)
+        status = STOPPED
+    if status:  # typer gives back what it was left with, Ctrl-C among it
+        if status == STOPPED:
+            typer.echo("madrigal: stopped.", err=True)
+        sys.exit(status)
 
 
 def _tell(sentence: str) -> int:

@@ -17,7 +17,7 @@ import yaml
 from shell import RATES, RECIPE, contents, done, madrigal, train
 from spoiled import RATE, spoil, voice
 
-from madrigal.cli import VERBS
+from madrigal.cli import VERBS, main
 from madrigal.errors import UserError
 from madrigal.soundstream.codec import SoundStream
 
@@ -27,6 +27,19 @@ def environment() -> dict[str, str]:
 
 
 # The command itself.
+
+
+def test_a_command_that_is_stopped_says_so_and_is_no_success(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("madrigal.engine.machine.prepare_process", stopped)
+    with pytest.raises(SystemExit) as left:
+        main(["compress", "in.wav", "out.mgl"])
+    assert left.value.code == 130
+    assert capsys.readouterr().err.strip() == "madrigal: stopped."
 
 
 @pytest.mark.parametrize("verb", VERBS)
