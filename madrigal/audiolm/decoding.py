@@ -68,6 +68,11 @@ class Decoding:
             "prompt": sampling.prompt_scale if bool(self.known.any()) else 1.0,
         }
         self.without = {name: scale for name, scale in scales.items() if scale != 1.0}
+        if "prompt" in self.without and not stage.config.span_drop_prob:
+            raise UserError(
+                f"A prompt_scale of {sampling.prompt_scale} leans away from what is drawn with the prompt hidden, and "
+                "this stage never learned without: train it with span_drop_prob over 0, or leave prompt_scale at 1."
+            )
         """What the rows lack when they are asked again, in the same batch, and how far the draw is pushed from that."""
         self._read(streams, context)
 

@@ -1,17 +1,19 @@
 """A prompt that is leaned on: drawn away from what the same row would have with its prompt hidden."""
 
+import pytest
 import torch
 from stages import coarse_stage, row_of, streams_of, wrapped
 
 from madrigal.audiolm.decoding import Decoding
 from madrigal.audiolm.packing import Stream
+from madrigal.errors import UserError
 from madrigal.layers.sampling import RowNoise, Sampling
 
 
 @torch.no_grad()
 def test_a_prompt_that_is_leaned_on_is_what_two_passes_give() -> None:
     """With its prompt and with its prompt hidden, in one batch; a scale of 1 is as if nothing had been asked for."""
-    stage = coarse_stage(pattern="delay")
+    stage = coarse_stage(pattern="delay", span_drop_prob=0.2)
     streams = [row_of(stream, 0) for stream in streams_of(stage, (6,))]
     given = [streams[0], Stream(streams[1].codes[:, :2], torch.tensor([2]))]
 
@@ -33,7 +35,7 @@ def test_a_prompt_that_is_leaned_on_is_what_two_passes_give() -> None:
 
 
 def test_leaning_changes_what_is_drawn_and_rows_stay_alone() -> None:
-    stage = coarse_stage(pattern="delay")
+    stage = coarse_stage(pattern="delay", span_drop_prob=0.2)
     streams = streams_of(stage)
     prompt = Stream(streams[1].codes[:, :3], torch.tensor([3, 1, 2]))
     frames = torch.tensor([6, 6, 6])
@@ -48,3 +50,17 @@ def test_leaning_changes_what_is_drawn_and_rows_stay_alone() -> None:
     assert not torch.equal(together, drawn(1.0))
     for row in range(3):
         assert torch.equal(drawn(3.0, slice(row, row + 1))[0], together[row])
+
+
+def test_a_stage_that_never_went_without_a_prompt_does_not_lean_on_it() -> None:
+    stage = coarse_stage(pattern="delay")
+    streams = streams_of(stage)
+    with pytest.raises(UserError, match="never learned without: train it with span_drop_prob over 0"):
+        Decoding(
+            stage,
+            streams,
+            torch.tensor([9, 9, 9]),
+            sampling=Sampling(prompt_scale=2.0),
+            noise=RowNoise([0, 1, 2]),
+            may_end=False,
+        )
