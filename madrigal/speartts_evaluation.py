@@ -1,12 +1,13 @@
 """Judging speech from text: what recognisers hear of it, beside the ceiling of its acoustic stages and recordings."""
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from madrigal.audiolm.draws import Draws, Samplings, by_stage, drawn_with
+from madrigal.audiolm.draws import Draws, Samplings, drawn_with
 from madrigal.data.audio import read
 from madrigal.data.manifest import Entry, Manifest
 from madrigal.data.source import manifest_of
@@ -20,8 +21,9 @@ from madrigal.judge.speech_page import write_spoken
 from madrigal.judge.spoken import CEILING, RECORDING, SPOKEN, Sentence, SpokenReport, evaluate_spoken
 from madrigal.speaking.speech import piece_seed
 from madrigal.speartts.loading import load_text_to_speech
-from madrigal.speartts.speech import PROMPT_SECONDS, TextToSpeech
+from madrigal.speartts.speech import PROMPT_SECONDS, TextToSpeech, drawing
 from madrigal.tokenizers.repeats import unique_consecutive
+from madrigal.tokenizers.text import shortened
 
 Progress = Callable[..., None]
 CURVES = {"pretrain": "speech", "read": "text", "speak": "speech", "coarse": "coarse", "fine": "fine"}
@@ -41,7 +43,8 @@ def sentences(
 ) -> list[Sentence]:
     """Each recording's text said by the model, its own tokens said by the acoustic stages, and itself."""
     prompt = model.voice(voice)
-    how = by_stage(sampling)
+    how = drawing(sampling)
+    names = names_of([manifest.resolve(entry) for entry in entries])
     made: list[Sentence] = []
     for first in range(0, len(entries), batch_size):
         batch = entries[first : first + batch_size]
@@ -50,11 +53,11 @@ def sentences(
         heard = [read(manifest.resolve(entry), sample_rate=model.sample_rate, channels=1) for entry in batch]
         own = [_tokens(model, manifest.resolve(entry)) for entry in batch]
         with torch.no_grad():
-            ceiling = model.acoustic_of(own, prompt, Draws([piece_seed(each, 0) for each in seeds], how))
+            ceiling = model.acoustic_of(own, prompt, Draws([piece_seed(each, 0) for each in seeds], {**how}))
         for entry, said, best, wave in zip(batch, spoken, ceiling, heard, strict=True):
             made.append(
                 Sentence(
-                    name=Path(entry.path).stem,
+                    name=names[len(made)],
                     text=entry.text or "",
                     rate=model.sample_rate,
                     waves={SPOKEN: _numpy(said.wave), CEILING: _numpy(best), RECORDING: _numpy(wave)},
@@ -65,6 +68,32 @@ def sentences(
         if progress is not None:
             progress(len(made), len(entries))
     return made
+
+
+def names_of(files: Sequence[Path]) -> list[str]:
+    """Short names that tell files apart: their stems, behind the folders that they do not share."""
+    whole = [Path(os.path.normpath(file.absolute())) for file in files]
+    shared = os.path.commonpath([file.parent for file in whole]) if whole else ""
+    short = [file.relative_to(shared) for file in whole]
+    bare = [file.with_suffix("").as_posix() for file in short]
+    return bare if len(set(bare)) == len(bare) else [file.as_posix() for file in short]
+
+
+def sayable(model: TextToSpeech, entries: Sequence[Entry]) -> tuple[list[Entry], list[str]]:
+    """The recordings whose texts the model can say, and a sentence on the others, if there are any."""
+    kept, left_out = [], []
+    for entry in entries:
+        try:
+            model.script(entry.text or "")
+        except UserError:
+            left_out.append(entry)
+        else:
+            kept.append(entry)
+    if not left_out:
+        return kept, []
+    few = ", ".join(f"{entry.path} ({shortened(entry.text or '')!r})" for entry in left_out[:3])
+    more = f" and {len(left_out) - 3} more" if len(left_out) > 3 else ""
+    return kept, [f"{len(left_out)} of {len(entries)} texts cannot be said at all and were left out: {few}{more}."]
 
 
 def _tokens(model: TextToSpeech, path: Path) -> Tensor:
@@ -102,6 +131,9 @@ def evaluate_speech(
     entries = [entry for entry in manifest if entry.text][:limit]
     if not entries:
         raise UserError(f"None of the recordings of {data} has a text; put a .txt file beside each.")
+    entries, notes = sayable(model, entries)
+    if not entries:
+        raise UserError(f"The model cannot say any text of {data}: {notes[0]}")
     made = sentences(model, manifest, entries, voice=voice, sampling=sampling, seed=seed, progress=progress)
     rate = model.sample_rate
     prompt = None if voice is None else read(voice, sample_rate=rate, channels=1)[:, : round(PROMPT_SECONDS * rate)]
@@ -112,7 +144,7 @@ def evaluate_speech(
         prompt=None if prompt is None else prompt.numpy(),
         listener=find_naturalness(),
         title=f"{run.name} on {len(made)} sentences",
-        notes=[drawn_with(sampling, seed)],
+        notes=[drawn_with(drawing(sampling), seed), *notes],
         examples=8,
         progress=progress,
     )

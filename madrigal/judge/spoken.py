@@ -141,6 +141,7 @@ def evaluate_spoken(
     if not items:
         raise UserError("There is nothing to evaluate: give at least one sentence.")
     labels, rate = list(items[0].waves), items[0].rate
+    names = _told_apart([item.name for item in items])
     prompts = [prompt if item.prompt is None else item.prompt for item in items]
     is_voiced = bool(gallery) or any(each is not None for each in prompts)
     judges = list(judges) if is_voiced else []
@@ -195,7 +196,7 @@ def evaluate_spoken(
         confidence=of_mean([item.confidence for item in items if item.confidence is not None]),
         said=[
             Said(
-                name=item.name,
+                name=names[index],
                 text=item.text,
                 confidence=item.confidence,
                 heard={label: [texts[index] for texts in rows] for label, rows in heard.items()},
@@ -207,10 +208,22 @@ def evaluate_spoken(
         notes=[*notes, *weights_told(judges), *told, *([] if recognisers else [NO_RECOGNISER])],
         packages=packages.versions(features),
         examples=[
-            Example(item.name, item.text, rate, {label: as_channels(wave) for label, wave in item.waves.items()})
-            for item in items[:examples]
+            Example(name, item.text, rate, {label: as_channels(wave) for label, wave in item.waves.items()})
+            for name, item in list(zip(names, items))[:examples]
         ],
     )
+
+
+def _told_apart(names: Sequence[str]) -> list[str]:
+    """The names, with a number behind each that was there before: a page looks up by them what was heard."""
+    made: list[str] = []
+    for name in names:
+        number, told = 1, name
+        while told in made:
+            number += 1
+            told = f"{name} ({number})"
+        made.append(told)
+    return made
 
 
 def _errors(name: str, items: Sequence[Sentence], texts: Sequence[str]) -> Errors:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from madrigal.engine.randomness import seed_for, seeds_of
+from madrigal.errors import UserError
 from madrigal.speaking.script import Script
 
 PAUSE_SECONDS = 0.15
@@ -102,6 +103,8 @@ class Speaker(nn.Module):
         progress: Progress | None,
     ) -> list[Speech]:
         """All texts, in batches of their pieces. `progress` is called with (pieces done, pieces in all)."""
+        if batch_size < 1:
+            raise UserError(f"batch_size is {batch_size}; say at least one piece at a time.")
         seeds = seeds_of(seed, len(scripts))
         places = [
             Place(t, p, words, piece_seed(seeds[t], p))

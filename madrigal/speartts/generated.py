@@ -16,11 +16,11 @@ from torch.utils.data import Dataset
 
 from madrigal.audiolm.keywords import without
 from madrigal.data.manifest import Entry, Manifest
-from madrigal.data.tokens import PAD, TokenInfo, TokenShards, digest
+from madrigal.data.tokens import PAD, TokenInfo, TokenShards
 from madrigal.errors import UserError
-from madrigal.speartts.labels import Label, LabelFolder, Settings, begin
+from madrigal.speartts.labels import Label, LabelFolder, begin
 from madrigal.speartts.model import TextToSemantic
-from madrigal.speartts.pseudo_label import Reader
+from madrigal.speartts.pseudo_label import BEAM, Reader
 from madrigal.tokenizers.fingerprint import fingerprint_of
 
 FOLDER = "./generated-audio-text-pairs"
@@ -52,20 +52,19 @@ class SemanticToTextDatasetGenerator:
         self.model, self.dataset, self.folder = model, dataset, Path(folder)
         self.batch_size, self.threshold = batch_size, threshold
 
-    def __call__(self, *, beam_search_decode: bool = True, beam_size: int = 4, overwrite: bool = False) -> Manifest:
-        """Write the folder, or go on with it; gives the manifest of what passed."""
+    def __call__(
+        self, *, beam_search_decode: bool | None = None, beam_size: int | None = None, overwrite: bool = False
+    ) -> Manifest:
+        """Write the folder, or go on with it; gives the manifest of what passed.
+
+        As `madrigal pseudo-label` does, a model with a CTC head reads by that unless a beam is asked for.
+        """
         info, manifest = self._info(), Manifest(self.folder.resolve(), self._entries())
-        settings = Settings(
-            model=fingerprint_of(self.model.config.model_dump(mode="json"), self.model.exported()),
-            tokenizer=info.fingerprint,
-            recordings=digest(manifest.entries),
-            beam_size=beam_size if beam_search_decode else 1,
-            batch_size=self.batch_size,
-            threshold=self.threshold,
-        )
-        begin(self.folder, settings, overwrite=overwrite)
+        if beam_search_decode is not None:
+            beam_size = (beam_size or BEAM) if beam_search_decode else 1
+        reader = Reader(self.model, beam_size=beam_size, batch_size=self.batch_size)
+        begin(self.folder, reader.settings(info.fingerprint, manifest, self.threshold), overwrite=overwrite)
         labels = LabelFolder(self.folder, manifest, info)
-        reader = Reader(self.model, beam_size=settings.beam_size, batch_size=self.batch_size)
         for number in labels.missing():
             entries = labels.parts[number]
             found: dict[int, Label] = dict(reader.read([self._ids(entry.path) for entry in entries]))

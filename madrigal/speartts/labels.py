@@ -41,7 +41,8 @@ class Label(BaseModel):
 
     path: str
     text: str | None = None
-    text_ids: list[int] | None = Field(None, description="where the model takes ids of text, not text")
+    text_ids: list[int] | None = Field(None, description="where what was read is no text that could be read again")
+    phonemes: str | None = Field(None, description="what such ids say, for people")
     confidence: float | None = None
     ended: bool = Field(True, description="false where the reader was stopped before it came to an end")
     reason: str | None = Field(None, description="why nothing was read")
@@ -65,6 +66,7 @@ class Settings(BaseModel):
     model: str = Field(description="fingerprint of the model that reads")
     tokenizer: str = Field(description="fingerprint of what made the semantic tokens")
     recordings: str = Field(description="digest of the recordings")
+    text: str | None = Field(None, description="fingerprint of the text tokenizer that ids in the labels are of")
     beam_size: int | None = Field(description="of the decoder's search; null: the CTC head reads")
     batch_size: int
     threshold: float
@@ -170,6 +172,12 @@ def _check_strangers(folder: Path, *, own: bool, overwrite: bool) -> None:
         raise UserError(
             f"{lost[0]} is there already, and is not known to be of labels: move it, or name another folder."
         )
+
+
+def text_of_ids(folder: Path) -> str | None:
+    """The fingerprint of the text tokenizer that ids in a folder's labels are of, as far as it is known."""
+    settings = _settings(folder)
+    return None if settings is None else settings.text
 
 
 def _settings(folder: Path) -> Settings | None:

@@ -9,6 +9,7 @@ from torch import Tensor
 from madrigal.data.collate import mask_from_lengths
 from madrigal.speartts.alignment import alignment
 from madrigal.speartts.config import Modality
+from madrigal.speartts.ctc import Texts
 from madrigal.speartts.model import Encoded, TextToSemantic
 from madrigal.speartts.pairs import Ids
 
@@ -18,25 +19,25 @@ EARLY, ALIGN, CTC = "early", "align", "ctc"
 class Outcome(NamedTuple):
     """Logits [tokens, ids + 1] of all real tokens of a batch, row by row, and what they should have said [tokens].
 
-    `early` are the logits of the early exit, `align` is the loss of the rows that went without their source, `ctc` that
-    of the encoder's own reading.
+    `early` are the logits of the early exit, `align` is the loss of the rows that went without their source, `ctc` what
+    the encoder's own reading costs.
     """
 
     logits: Tensor
     targets: Tensor
     early: Tensor | None = None
     align: Tensor | None = None
-    ctc: Tensor | None = None
+    ctc: Texts | None = None
 
     def losses(self, name: str) -> dict[str, Tensor]:
-        """Mean cross entropy in nats a token, under `name`, and the other losses."""
+        """Mean cross entropy in nats a token, under `name`, and the other losses; that of CTC in nats a letter."""
         terms = {name: self.nll(self.logits)}
         if self.early is not None:
             terms[EARLY] = self.nll(self.early)
         if self.align is not None:
             terms[ALIGN] = self.align
         if self.ctc is not None:
-            terms[CTC] = self.ctc
+            terms[CTC] = self.ctc.mean
         return terms
 
     def nll(self, logits: Tensor) -> Tensor:
@@ -81,7 +82,7 @@ def learn(
         align = _align(model, encoded, upper, real, dropped)
     ctc = None
     if model.ctc is not None and (source[0], modality) == ("speech", "text"):
-        ctc = model.ctc.loss(encoded.hidden, encoded.mask.sum(1), Ids(ids, lengths))
+        ctc = model.ctc.cost(encoded.hidden, encoded.mask.sum(1), Ids(ids, lengths))
     return Outcome(model.logits(modality, upper[real]), wanted[real], early_logits, align, ctc)
 
 

@@ -79,14 +79,21 @@ def collate_pairs(items: Sequence[Any], tokenizer: TextTokenizer | None) -> Batc
     """Items to a batch: "semantic" or "audio", and "text_ids", each with lengths; "text" stays where it was given."""
     rows = [_named(item) for item in items]
     texts = [row.pop("text_ids", None) for row in rows]
-    if all(ids is None for ids in texts) and all("text" in row for row in rows):
-        if tokenizer is None:
-            raise UserError("This model takes ids of text: build it with text={'kind': 'bytes'} to give it strings.")
-        texts = [torch.tensor(tokenizer.encode(row["text"]), dtype=torch.int64) for row in rows]
+    for number, (ids, row) in enumerate(zip(texts, rows, strict=True)):
+        if ids is None and "text" in row:
+            texts[number] = _encoded(row["text"], tokenizer)
+    if not all("text" in row for row in rows):  # some were given as ids
+        rows = [{name: part for name, part in row.items() if name != "text"} for row in rows]
     batch = collate(rows)
     if any(ids is not None for ids in texts):
         batch["text_ids"], batch["text_lengths"] = join_tokens("text", texts)
     return batch
+
+
+def _encoded(text: str, tokenizer: TextTokenizer | None) -> Tensor:
+    if tokenizer is None:
+        raise UserError("This model takes ids of text: build it with text={'kind': 'bytes'} to give it strings.")
+    return torch.tensor(tokenizer.encode(text), dtype=torch.int64)
 
 
 def _named(item: Any) -> dict[str, Any]:
@@ -117,6 +124,8 @@ def mixed(real: Dataset[Any], generated: Dataset[Any], ratio: float | None) -> D
     if ratio is None:
         return both
     own, other = len(real), len(generated)  # type: ignore[arg-type]
+    if not own:
+        raise UserError(f"A generated_ratio of {ratio} leaves a share to real pairs, and there are none: leave it out.")
     whole = max(own / (1 - ratio), other / ratio)
     counts = round(whole * (1 - ratio)), round(whole * ratio)
     indices = [index % own for index in range(counts[0])] + [own + index % other for index in range(counts[1])]

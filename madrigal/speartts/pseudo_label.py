@@ -24,6 +24,7 @@ from madrigal.tokenizers.tokenizing_workers import in_processes
 
 Progress = Callable[[int, int], object]
 THRESHOLD, BEAM = 0.5, 4
+READS = "semantic-to-text"
 UNTRANSCRIBED = "untranscribed"
 """Where in the folder the tokens go of recordings that had none."""
 
@@ -37,10 +38,27 @@ class Reader:
     def __init__(self, model: TextToSemantic, *, beam_size: int | None = None, batch_size: int = 16) -> None:
         self.model, self.batch_size = model.eval(), batch_size
         self.beam_size = BEAM if beam_size is None and model.ctc is None else beam_size
+        # Phonemes are no spelling: read as a text, they would be said as something else.
+        self.gives_text = model.text_tokenizer is not None and model.text_tokenizer.kind != "phonemes"
+
+    def settings(self, tokenizer: str, manifest: Manifest, threshold: float) -> Settings:
+        """What decides over the labels of these recordings; `tokenizer` is the fingerprint of what made the tokens."""
+        text = self.model.text_tokenizer
+        return Settings(
+            model=fingerprint_of(self.model.config.model_dump(mode="json"), self.model.exported()),
+            tokenizer=tokenizer,
+            recordings=digest(manifest.entries),
+            text=None if text is None or self.gives_text else text.fingerprint(),
+            beam_size=self.beam_size,
+            batch_size=self.batch_size,
+            threshold=threshold,
+        )
 
     def read(self, rows: Sequence[np.ndarray]) -> Iterator[tuple[int, Label]]:
         """The number of each row with its label (whose path is empty), the shortest first."""
         order = sorted(range(len(rows)), key=lambda number: (len(rows[number]), number))
+        while order and not len(rows[order[0]]):  # a decoder would make something up
+            yield order.pop(0), Label(path="", reason="it has no tokens")
         for first in range(0, len(order), self.batch_size):
             numbers = order[first : first + self.batch_size]
             yield from zip(numbers, self._batch([rows[number] for number in numbers]), strict=True)
@@ -69,15 +87,16 @@ class Reader:
         return {"beam_search_decode": True, "beam_size": self.beam_size}
 
     def _label(self, ids: torch.Tensor, confidence: float, ended: bool) -> Label:
-        tokenizer = self.model.text_tokenizer
+        tokenizer, own = self.model.text_tokenizer, ids.tolist()
         said: dict[str, Any] = {"path": "", "confidence": round(confidence, 6)}
-        if tokenizer is None:
-            said["text_ids"] = ids.tolist()
+        text = None if tokenizer is None else tokenizer.decode(own).strip()
+        if self.gives_text:
+            said["text"] = text
         else:
-            said["text"] = tokenizer.decode(ids.tolist()).strip()
+            said |= {"text_ids": own} if text is None else {"text_ids": own, "phonemes": text}
         if not ended:
             said["ended"] = False
-        if not said.get("text", len(ids)):
+        if not (own if text is None else text):
             said["reason"] = "nothing was read"
         return Label(**said)
 
@@ -153,19 +172,9 @@ def pseudo_label(
         raise UserError(f"The threshold is {threshold}; confidences go from 0 to 1.")
     run = reading_run(Path(run))
     reader = Reader(TextToSemantic.from_pretrained(run), beam_size=beam_size, batch_size=batch_size)
-    fingerprint = learned_by(run).get("tokenizer") or load_tokenizer(tokenizer or tokenizer_of(run)).fingerprint()
-    settings = Settings(
-        model=fingerprint_of(reader.model.config.model_dump(mode="json"), reader.model.exported()),
-        tokenizer=fingerprint,
-        recordings=digest(manifest.entries),
-        beam_size=reader.beam_size,
-        batch_size=batch_size,
-        threshold=threshold,
-    )
-    begin(folder, settings, overwrite=overwrite)
-    shards = _shards(
-        manifest, fingerprint, tokens, lambda: load_tokenizer(tokenizer or tokenizer_of(run)), folder, workers
-    )
+    fingerprint = learned_by(run).get("tokenizer") or _tokenizer(run, tokenizer).fingerprint()
+    begin(folder, reader.settings(fingerprint, manifest, threshold), overwrite=overwrite)
+    shards = _shards(manifest, fingerprint, tokens, lambda: _tokenizer(run, tokenizer), folder, workers)
     labels = LabelFolder(folder, manifest, TokenInfo(**shards.info.model_dump(include=set(TokenInfo.model_fields))))
     missing = labels.missing()
     jobs = [job_of(0, number, labels.parts[number]) for number in missing]
@@ -181,6 +190,13 @@ def pseudo_label(
         if progress is not None:
             progress(done, len(manifest))
     return Labelled(labels.close(shards.tokens, threshold), len(manifest))
+
+
+def _tokenizer(run: Path, named: str | None) -> Any:
+    name = named or tokenizer_of(run)
+    if not name:
+        raise UserError(f"{run} does not say which semantic tokenizer it was trained with: name it with --tokenizer.")
+    return load_tokenizer(name)
 
 
 def _here(reader: Reader, shards: TokenShards, labels: LabelFolder, missing: Sequence[int]) -> Iterator[int]:
@@ -223,4 +239,7 @@ def reading_run(run: Path) -> Path:
         run = Path(read) if isinstance(read, str) else run / "read"
     if not run.exists():
         raise UserError(f"There is no run {run}; name one of semantic-to-text.")
+    system = recipe_of(run).get("system", READS)
+    if system != READS:
+        raise UserError(f"{run} is a run of {system}, which has not learned to read: name one of {READS}.")
     return run

@@ -15,7 +15,7 @@ from madrigal.speartts.config import TextToSemanticConfig
 from madrigal.speartts.model import TextToSemantic
 from madrigal.speartts.plans import PretrainPlan, ReadPlan, SpeakPlan, SpearPlan
 from madrigal.speartts.source import PairSource, TranscribedSource
-from madrigal.speartts.starting import sizes_of, start_from
+from madrigal.speartts.starting import check_tokens, sizes_of, start_from
 from madrigal.speartts.trainer import SpearTrainer
 from madrigal.speartts.training import SemanticToTextTrainer, SpeechSpeechPretrainer, TextToSemanticTrainer
 from madrigal.tokenizers.loading import load_tokenizer
@@ -31,6 +31,8 @@ class SpearRecipe(TokenRecipe):
     trainer_kind: ClassVar[type[SpearTrainer]]
     all_learns: ClassVar[dict[str, Any]] = {}
     """What the plan says when nothing is frozen."""
+    reads: ClassVar[bool] = False
+    """Whether it learns text for speech."""
 
     tokenizer: str = Field(description="a semantic tokenizer: a run, an exported folder or a hub name")
     start: str | None = Field(None, description="weights to begin with: a run of speech-speech, or an exported folder")
@@ -48,7 +50,9 @@ class SpearRecipe(TokenRecipe):
     def _options_are_known(self) -> Self:
         """Before anything is loaded: what the tokenizers would say is stood in for."""
         needed = {"num_semantic_token_ids": 1, "num_text_token_ids": 1}
-        build_config(TextToSemanticConfig, {**needed, **self.model}, "The recipe's model")
+        config = build_config(TextToSemanticConfig, {**needed, **self.model}, "The recipe's model")
+        if config.ctc_loss_weight and not self.reads:
+            raise ValueError("model.ctc_loss_weight is of semantic-to-text alone, where speech is read: leave it out")
         return self
 
     def trainer(self, run: Path, *, resume: bool = False, overwrite: bool = False) -> SpearTrainer:
@@ -56,6 +60,8 @@ class SpearRecipe(TokenRecipe):
         wav2vec = load_tokenizer(self.tokenizer)
         # A run that has a checkpoint knows all that it had from its start, which may be gone by now.
         begun = newest_whole(run / "checkpoints") if resume else None
+        if self.start is not None and begun is None:
+            check_tokens(self.start, wav2vec)
         config = self.config(wav2vec, begun)
         seed_everything(self.plan.seed, "weights")
         model = TextToSemantic(config)
@@ -112,6 +118,7 @@ class SemanticToTextRecipe(SpearRecipe):
 
     trainer_kind = SemanticToTextTrainer
     all_learns: ClassVar[dict[str, Any]] = {"freeze_encoder": False}
+    reads = True
 
     system: Literal["semantic-to-text"]
     data: TranscribedSource

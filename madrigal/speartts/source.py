@@ -9,11 +9,12 @@ from torch.utils.data import Subset
 
 from madrigal.audiolm.source import TokenSource
 from madrigal.data.failures import FileDataset
-from madrigal.data.manifest import Entry
+from madrigal.data.manifest import Entry, Manifest
 from madrigal.data.split import split
 from madrigal.data.token_dataset import TokenDataset
 from madrigal.errors import UserError
 from madrigal.speartts.generated import GeneratedAudioTextDataset
+from madrigal.speartts.labels import text_of_ids
 from madrigal.speartts.pairs import mixed, with_text
 from madrigal.tokenizers.text import TextTokenizer, listed, shortened
 
@@ -67,6 +68,18 @@ def _check_texts(entries: Iterable[Entry], tokenizer: TextTokenizer | None, wher
             )
 
 
+def _check_ids(manifest: Manifest, tokenizer: TextTokenizer | None, folder: Path) -> None:
+    """Ids of a text are those of the tokenizer that reads here; where nobody knows whose they are, they are taken."""
+    found, here = text_of_ids(folder), None if tokenizer is None else tokenizer.fingerprint()
+    has_ids = any("text_ids" in (entry.model_extra or {}) for entry in manifest)
+    if has_ids and found is not None and found != here:
+        kind = "ids of text" if tokenizer is None else f"text of kind {tokenizer.kind}"
+        raise UserError(
+            f"The pairs in {folder} hold phonemes, which are no text that could be read again, and this model takes "
+            f"{kind}: give it the model.text of the reader, or label with a reader of letters."
+        )
+
+
 def with_generated(
     real: Any,
     valid: Any,
@@ -91,6 +104,7 @@ def with_generated(
             f"{wav2vec.fingerprint()}): label the recordings again with a model of this one."
         )
     _check_texts(generated.manifest, text, folder)
+    _check_ids(generated.manifest, text, folder)
     new = _not_among(generated, {*_recordings_of(real), *_recordings_of(valid)})
     if len(new) < len(generated) and say is not None:
         say(
@@ -98,6 +112,8 @@ def with_generated(
             "held out or have a text of their own, and are left out"
         )
     if real is None:
+        if ratio is not None:
+            raise UserError("generated_ratio is a share beside real pairs, and there are none: leave it out.")
         return new, valid
     if valid is None and valid_frac > 0 and len(real) > 1:
         train, held_out = split(len(real), valid_frac, split_seed)

@@ -29,6 +29,12 @@ GRACE_SECONDS = 2.0
 """So much longer may a text take, however short it is."""
 LONGEST_TOKEN = 8
 """Frames of semantic tokens that one token may last where repeats are dropped."""
+DRAWING = {
+    "semantic": Sampling(temperature=0.7),
+    "coarse": Sampling(temperature=0.8),
+    "fine": Sampling(temperature=0.8),
+}
+"""How each stage draws where nothing is said about it: what `madrigal say` and `madrigal evaluate` do as well."""
 
 Voice = Prompt | str | Path | Tensor | None
 
@@ -106,15 +112,15 @@ class TextToSpeech(Speaker):
     ) -> list[Speech]:
         """All texts in one voice. The pieces of all of them are said in batches; each is said as it would be alone.
 
-        `sampling` is one for all stages, or by the names semantic, coarse and fine. `progress` is called with (pieces
-        done, pieces in all).
+        `sampling` is one for all stages, or by the names semantic, coarse and fine; a stage that is not named draws as
+        `DRAWING` says. `progress` is called with (pieces done, pieces in all).
         """
-        prompt, how = self.voice(voice, voice_rate), by_stage(sampling)
+        prompt, how = self._prompt_and_drawing(voice, voice_rate, sampling)
 
         def speak(places: list[Place]) -> list[Said]:
             seeds = [place.seed for place in places]
             pieces, rows = self.semantic([place.words for place in places], seeds, how["semantic"])
-            return list(zip(pieces, self.acoustic_of(rows, prompt, Draws(seeds, how)), strict=True))
+            return list(zip(pieces, self.acoustic_of(rows, prompt, Draws(seeds, {**how})), strict=True))
 
         scripts = [self.script(text) for text in texts]
         return self._together(scripts, speak, seed=seed, batch_size=batch_size, progress=progress)
@@ -134,14 +140,14 @@ class TextToSpeech(Speaker):
 
         Semantic tokens and coarse codes are those of `say` with this seed; fine codes hear less of what comes.
         """
-        prompt, how = self.voice(voice, voice_rate), by_stage(sampling)
+        prompt, how = self._prompt_and_drawing(voice, voice_rate, sampling)
 
         def speak(place: Place) -> Iterator[Tensor]:
             _, rows = self.semantic([place.words], [place.seed], how["semantic"])
             sound = self.acoustic.stream(
                 _after(prompt, rows[0]),
                 prompt,
-                Draws([place.seed], how),
+                Draws([place.seed], {**how}),
                 chunk_seconds=chunk_seconds,
                 limit=self._limit(rows[0]),
             )
@@ -149,6 +155,18 @@ class TextToSpeech(Speaker):
 
         with eval_mode(self):
             yield from self._in_turn(self.script(text), speak, seed=seed)
+
+    def _prompt_and_drawing(
+        self, voice: Voice, rate: int | None, sampling: Samplings
+    ) -> tuple[Prompt, dict[str, Sampling]]:
+        prompt, how = self.voice(voice, rate), drawing(sampling)
+        scale = next((each.prompt_scale for each in how.values() if each.prompt_scale != 1), None)
+        if scale is not None and not len(prompt.codes[0]):
+            raise UserError(
+                f"A prompt_scale of {scale:g} leans on the voice of a prompt, and there is none: give a voice, or "
+                "leave prompt_scale out."
+            )
+        return prompt, how
 
     def semantic(
         self, texts: Sequence[str], seeds: Sequence[int], sampling: Sampling | None = None
@@ -159,7 +177,7 @@ class TextToSpeech(Speaker):
             list(texts),
             source_type="text",
             target_type="speech",
-            sampling=sampling,
+            sampling=sampling or DRAWING["semantic"],
             seed=list(seeds),
             max_length=torch.tensor([round(rate * (GRACE_SECONDS + len(text) / SLOWEST)) for text in texts]),
             spec_decode=self.text_to_semantic.has_early_exit,
@@ -187,6 +205,11 @@ class TextToSpeech(Speaker):
 
     def _samples(self, frames: int) -> int:
         return round(frames * self.sample_rate / self.codec.frame_rate)
+
+
+def drawing(sampling: Samplings) -> dict[str, Sampling]:
+    """How every stage draws."""
+    return {stage: how or DRAWING[stage] for stage, how in by_stage(sampling).items()}
 
 
 def _after(prompt: Prompt, row: Tensor) -> Tensor:

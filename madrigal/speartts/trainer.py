@@ -17,13 +17,16 @@ from madrigal.engine.task import Counted
 from madrigal.engine.trainer import Figures, Terms, Trainer
 from madrigal.errors import UserError
 from madrigal.speartts import keywords
-from madrigal.speartts.losses import EARLY
+from madrigal.speartts.ctc import LETTERS
+from madrigal.speartts.losses import CTC, EARLY, Outcome
 from madrigal.speartts.model import TextToSemantic
 from madrigal.speartts.pairs import collate_pairs
 from madrigal.speartts.plans import SpearPlan
 from madrigal.speartts.source import TranscribedSource, transcribed
 from madrigal.speartts.wrappers import TaskWrapper
 
+FITS = "ctc_fits"
+"""The share of texts that CTC has room for."""
 GENERATED = "generated"
 """Among a run's fingerprints that of the pairs which a model has labelled."""
 
@@ -40,6 +43,7 @@ class SpearTrainer(Trainer):
     Source: ClassVar[type[TokenSource]] = TranscribedSource
     model: TextToSemantic
     wrapper: TaskWrapper
+    _told = False
 
     def __init__(
         self,
@@ -86,7 +90,10 @@ class SpearTrainer(Trainer):
         raise NotImplementedError
 
     def _choose_what_learns(self, model: TextToSemantic, plan: Any) -> None:
+        """Everything but what only reading teaches, which weight decay would wear away."""
         model.unfreeze_all()
+        if model.ctc is not None:
+            model.ctc.requires_grad_(False)
 
     def _open(self, source: TokenSource, run: Path, *, anew: bool) -> tuple[Any, Any]:
         say = tell if self.is_main else None
@@ -106,24 +113,43 @@ class SpearTrainer(Trainer):
         return dataset, valid
 
     def generate(self, source: Any, **options: Any) -> Any:
-        """Targets for sources; the options are those of `TextToSemantic.generate`."""
+        """Targets for sources, by the decoder; the options are those of `TextToSemantic.generate`."""
         return self.wrapper.generate(source, **options)
 
     def loss(self, turn: str, batch: Batch) -> Terms:
-        return self.wrapper.losses(batch, training=True)
+        outcome = self.wrapper.run(batch, training=True)
+        self._tell_what_does_not_fit(outcome)
+        return outcome.losses(self.wrapper.target_type)
+
+    def _tell_what_does_not_fit(self, outcome: Outcome) -> None:
+        """Once: the others of a set are like the first that are found."""
+        if outcome.ctc is None or self._told or bool(outcome.ctc.fits.all()):
+            return
+        self._told, fits = True, outcome.ctc.fits
+        tell(
+            f"{int((~fits).sum())} of {len(fits)} texts of a batch have more letters than CTC has room for ({LETTERS} "
+            f"for each semantic token), and so may others: only the decoder learns from them; valid/{FITS} is the "
+            "share that fits. A model.text of kind characters or bpe takes less room than bytes, and "
+            "model.unique_consecutive=false gives more."
+        )
 
     def weight(self, turn: str, term: str) -> float:
         return self.wrapper.weight(term)
 
     def validate(self, batch: Batch) -> dict[str, Counted]:
-        """Nats a token and the share of tokens guessed right; each weighs as much as it has tokens."""
+        """Nats a token and the share of tokens guessed right; each weighs as much as it has tokens, CTC by letters."""
         outcome = self.wrapper.run(batch, training=False)
         terms = {**outcome.losses(self.wrapper.target_type), "accuracy": outcome.accuracy}
-        return {name: (term, len(outcome.targets)) for name, term in terms.items()}
+        figures: dict[str, Counted] = {name: (term, len(outcome.targets)) for name, term in terms.items()}
+        if outcome.ctc is not None:
+            figures[CTC] = (outcome.ctc.mean, int(outcome.ctc.counted))
+            figures[FITS] = (outcome.ctc.fits.float().mean(), len(outcome.ctc.fits))
+        return figures
 
     def conclude(self, means: Figures) -> Figures:
-        losses = [means[name] for name in (self.wrapper.target_type, EARLY) if name in means]
-        return {**means, "loss": sum(losses)} if losses else means
+        """Also the loss that training lowers, without what validation has none of."""
+        names = [name for name in (self.wrapper.target_type, EARLY, CTC) if name in means]
+        return {**means, "loss": sum(self.wrapper.weight(name) * means[name] for name in names)} if names else means
 
     def units(self, batch: Batch) -> float:
         """Tokens of source and target together, or what the audio will become."""
@@ -145,8 +171,8 @@ def _check_resumed(run: Path, here: Fingerprints) -> None:
     """A run goes on with its tokenizer, and with its generated pairs unless it has learned nothing of them yet."""
     check_resumed(run, {name: value for name, value in here.items() if name != GENERATED})
     before, now = learned_by(run).get(GENERATED), here.get(GENERATED)
-    if before is not None and now is not None and before != now and newest_whole(run / "checkpoints") is not None:
+    if before != now and newest_whole(run / "checkpoints") is not None:
         raise UserError(
-            f"{run} has learned from other generated pairs ({before}, and now {now}): give it those, or start over "
-            "with --overwrite."
+            f"{run} has learned from other generated pairs ({before or 'none'}, and now {now or 'none'}): give it "
+            f"{'those' if before else 'none'}, or start over with --overwrite."
         )

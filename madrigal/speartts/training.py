@@ -152,7 +152,7 @@ class TextToSemanticTrainer(SpearTrainer):
         return TextToSemanticWrapper(model, self.wav2vec, early_exit=plan.should_train_early_exit_layer_if_available)
 
     def _choose_what_learns(self, model: TextToSemantic, plan: SpeakPlan) -> None:
-        model.unfreeze_all()
+        super()._choose_what_learns(model, plan)
         if plan.freeze_encoder_layers_below is not None:
             model.freeze_encoder_below_layer(plan.freeze_encoder_layers_below)
         elif plan.tuned_encoder_layers is not None:

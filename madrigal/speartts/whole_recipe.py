@@ -13,17 +13,20 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from madrigal.audiolm.learned import check_together, fingerprints_of
 from madrigal.audiolm.recipe import CoarseRecipe, FineRecipe
 from madrigal.audiolm.whole_recipe import check_levels_wanted
 from madrigal.data.source import Source
 from madrigal.engine.checkpoint import newest_whole
+from madrigal.engine.learned import learned_by, recipe_of
 from madrigal.engine.parts import DATA, TOKENS, WholeRecipe, WholeTraining, name_of_part
 from madrigal.engine.pretrained import locate
 from madrigal.engine.progress import tell
+from madrigal.engine.recipe import build_config
 from madrigal.errors import UserError
 from madrigal.speartts.labels import SETTINGS, OtherLabels
 from madrigal.speartts.pseudo_label import THRESHOLD, pseudo_label
@@ -32,6 +35,7 @@ from madrigal.tokenizers.kmeans_recipe import KmeansRecipe
 from madrigal.tokenizers.loading import STAGE as TOKENIZER
 from madrigal.tokenizers.loading import load_codec, load_tokenizer
 from madrigal.tokenizers.masked_prediction_recipe import MaskedPredictionRecipe
+from madrigal.tokenizers.text import TextSpec
 from madrigal.tokenizers.tokenizing import tokenize_manifest
 
 LABELS = "labels"
@@ -142,6 +146,58 @@ class SpearTTSRecipe(WholeRecipe):
                     f"{name} has model.unique_consecutive={found}, and coarse has {wanted}: give both the same, for "
                     "the one makes the tokens that the other says."
                 )
+        self._check_texts(run)
+        parts = {name: getattr(self, name) for name in self.kinds if name != TOKENIZER}
+        finished = {name: Path(value) for name, value in parts.items() if isinstance(value, str)}
+        for name, path in finished.items():
+            self._check_system(name, path)
+        self._check_learned(finished, run)
+
+    def _check_texts(self, run: Path) -> None:
+        """What is read in phonemes can be said only by a speaker that takes these phonemes."""
+        if self.read is None:
+            return
+        read, speak = self._text("read", run), self._text("speak", run)
+        if read is not None and speak is not None and read.kind == "phonemes" and read != speak:
+            raise UserError(
+                "read writes phonemes, which are no text that another kind could read again: give speak the model.text "
+                "of read, or let read take another kind."
+            )
+
+    def _text(self, name: str, run: Path) -> TextSpec | None:
+        """How text becomes ids in a part, as far as it is said; None where it is not on this machine."""
+        value = getattr(self, name)
+        if isinstance(value, dict):
+            said = self.part(name, run).model.get("text")
+            if said is None and name != "pretrain" and self.pretrain is not None:
+                return self._text("pretrain", run)  # it is taken over with the weights
+            return build_config(TextSpec, said or {}, f"The recipe's {name}.model.text")
+        config = _config(value)
+        return None if config is None else build_config(TextSpec, config.get("text") or {}, f"The text of {value}")
+
+    def _check_system(self, name: str, path: Path) -> None:
+        """A finished part has learned what the part does, as far as its recipe says."""
+        wanted = [system for kind in self.kinds[name] for system in get_args(kind.model_fields["system"].annotation)]
+        found = recipe_of(path).get("system")
+        if found is not None and found not in wanted:
+            raise UserError(f"{name}={path} is a run of {found}: name one of {' or '.join(wanted)}.")
+
+    def _check_learned(self, finished: dict[str, Path], run: Path) -> None:
+        """Finished parts have learned the tokens that the others will learn."""
+        learned = {name: learned_by(path) for name, path in finished.items()}
+        trained = self.at(TOKENIZER, run)
+        is_there = isinstance(self.tokenizer, str) or Path(trained, self.leaves[TOKENIZER]).is_file()
+        if any("tokenizer" in known for known in learned.values()):
+            if is_there:
+                check_together(finished, fingerprints_of(load_tokenizer(trained), None))
+            else:
+                name = next(name for name, known in learned.items() if "tokenizer" in known)
+                raise UserError(
+                    f"{name}={finished[name]} has learned the tokens of a tokenizer, and this run is to train another "
+                    f"one: name that one with tokenizer=…, or leave out {name}=…"
+                )
+        if any("codec" in known for known in learned.values()):
+            check_together(finished, fingerprints_of(None, load_codec(self.codec)))
 
     def _is_unique(self, name: str, run: Path) -> bool | None:
         """Whether a part takes a repeated token once; None where it is left out, or not on this machine."""
@@ -151,13 +207,19 @@ class SpearTTSRecipe(WholeRecipe):
             if said is None and name in ("read", "speak") and self.pretrain is not None:
                 return self._is_unique("pretrain", run)  # it is taken over with the weights
             return True if said is None else bool(said)
-        if value is None or not Path(value).is_dir():
-            return None
-        return bool(json.loads((locate(value) / "config.json").read_text()).get("unique_consecutive", True))
+        config = _config(value)
+        return None if config is None else bool(config.get("unique_consecutive", True))
 
     def trainer(self, run: Path, *, resume: bool = False, overwrite: bool = False) -> "SpearTTSTraining":
         """Everything in the folder `run`, one part after another."""
         return SpearTTSTraining(self, run, resume=resume, overwrite=overwrite)
+
+
+def _config(part: str | None) -> dict[str, Any] | None:
+    """The options of a finished part's model; None where it is left out, or not on this machine."""
+    if part is None or not Path(part).is_dir():
+        return None
+    return dict(json.loads((locate(part) / "config.json").read_text()))
 
 
 class SpearTTSTraining(WholeTraining):

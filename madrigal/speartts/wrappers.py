@@ -62,7 +62,10 @@ class TaskWrapper:
         return {ALIGN: config.align_reg_loss_weight, CTC: config.ctc_loss_weight}.get(term, 1.0)
 
     def generate(self, source: Any, **options: Any) -> Any:
-        """Targets for sources: ids, waves where there is a semantic tokenizer, or texts; see `TextToSemantic`."""
+        """Targets for sources: ids, waves where there is a semantic tokenizer, or texts; see `TextToSemantic`.
+
+        The decoder makes them; what a CTC head reads is given by `TextToSemantic.read`.
+        """
         options = {"tokenizer": self._tokenizer(), **options}
         return self.model.generate(source, source_type=self.source_type, target_type=self.target_type, **options)
 
@@ -132,11 +135,16 @@ class SemanticToTextWrapper(TaskWrapper):
         self.mask_prob = mask_prob
 
     def seen(self, source: Ids) -> Ids:
-        if not self.mask_prob:
+        if not self.mask_prob or not source.ids.shape[1]:
             return source
+        rows, size = source.ids.shape
         # That a place is in no span of SPAN which begins at it or before is as likely as that it is shown.
-        starts = torch.rand(source.ids.shape, device=source.ids.device) < 1 - (1 - self.mask_prob) ** (1 / SPAN)
-        hidden = torch.stack([torch.roll(starts, shift, 1) for shift in range(SPAN)]).any(0) & (source.ids != PAD)
+        begins = torch.rand(rows, size + SPAN - 1, device=source.ids.device) < 1 - (1 - self.mask_prob) ** (1 / SPAN)
+        hidden = begins.unfold(1, SPAN, 1).any(-1) & (source.ids != PAD)
+        # A row that is hidden wholly has nothing to read: one place of it is shown.
+        shown = (torch.rand(rows, device=source.ids.device) * source.lengths.to(source.ids.device)).long()
+        is_whole = hidden.sum(1) == source.lengths.to(source.ids.device)
+        hidden &= ~(is_whole[:, None] & (torch.arange(size, device=source.ids.device) == shown[:, None]))
         return Ids(source.ids.masked_fill(hidden, MASKED), source.lengths)
 
     def __call__(self, semantic_token_ids: Tensor, grapheme_token_ids: Tensor | list[str]) -> tuple[Tensor, Tensor]:

@@ -148,6 +148,8 @@ def _speartts(runs: list[Path], tokenizer: str | None, codec: str | None, device
 
 
 def _check_prompt(voice: str | None) -> None:
+    if voice is not None and not voice.strip():
+        raise UserError("--voice names no file; name an audio file of some seconds, or leave it out.")
     if voice is not None and Path(voice).is_dir():
         raise UserError(f"{voice} is a folder; name one audio file of it with --voice.")
     if voice is not None and not Path(voice).is_file():

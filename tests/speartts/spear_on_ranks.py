@@ -12,7 +12,9 @@ from torch import distributed, nn
 
 from madrigal.speartts.alignment import alignment
 
-EVERYTHING: dict[str, Any] = {"target_early_exit_layer": 1, "ff_dropout": 0.1}
+EVERYTHING: dict[str, Any] = {"target_early_exit_layer": 1, "ff_dropout": 0.1, "ctc_loss_weight": 1.0}
+HIDDEN: dict[str, dict[str, Any]] = {"semantic-to-text": {"mask_prob": 0.35, "freeze_encoder": False}}
+"""What a task can do besides, by its name."""
 EQUAL_ROWS: dict[str, Any] = {"cond_drop_prob": 1.0, "align_reg_loss_weight": 5.0}
 SPLIT = 3
 
@@ -32,6 +34,7 @@ def train(out: Path, accumulation: int, batch_size: int) -> None:
     """Each task with everything on but the alignment, then the alignment, whose rows have to meet in one batch."""
     for name in TRAINERS:
         plan = {"grad_accum_every": accumulation, "wd": 0.1, "best_metric": "valid/ema/loss"}
+        plan |= HIDDEN.get(name, {})
         trainer = make(name, out / name, model=EVERYTHING, **plan).train()
         save_file(whole_state(trainer), out / f"{name}-{trainer.ranks.rank}.safetensors")
         if name == "speech-speech":

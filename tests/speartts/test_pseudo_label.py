@@ -8,17 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import soundfile
 import torch
 from torch import Tensor
 from untranscribed import INFO, LETTERS, reader, reading_run, speech
 
 from madrigal.data import token_writing
 from madrigal.data.manifest import Manifest
+from madrigal.data.prepare import prepare
 from madrigal.data.tokens import PAD, TokenShards
 from madrigal.errors import UserError
 from madrigal.speartts.generated import GeneratedAudioTextDataset, SemanticToTextDatasetGenerator
 from madrigal.speartts.labels import Label
+from madrigal.speartts.model import TextToSemantic
 from madrigal.speartts.pseudo_label import Labelled, Reader, pseudo_label
+from madrigal.tokenizers.text import TextSpec, make_text_tokenizer
 from madrigal.verbs.pseudo_label import pseudo_label as pseudo_label_verb
 
 
@@ -75,6 +79,84 @@ def test_a_threshold_of_nothing_keeps_all_that_was_read(run: Path, tmp_path: Pat
         "its data is damaged",
         "nothing was read",
     }
+
+
+def test_an_empty_text_is_no_pair_however_sure(tmp_path: Path) -> None:
+    model = reader(ctc_loss_weight=1.0)
+    assert model.ctc is not None
+    with torch.no_grad():  # it reads blanks, and is sure of them
+        model.ctc.project.weight.zero_()
+        model.ctc.project.bias.unflatten(0, (-1, model.ctc.size + 1))[:, -1] = 50.0
+    found = dict(Reader(model).read([torch.arange(4).numpy()]))
+    assert found[0].confidence == 1.0
+    assert found[0].rejected_for(0.0) == "nothing was read"
+
+
+@pytest.mark.parametrize("system", ["speech-speech", "text-to-semantic"])
+def test_a_run_that_has_not_learned_to_read_is_refused(run: Path, tmp_path: Path, system: str) -> None:
+    (run / "recipe.yaml").write_text(f"system: {system}\n")
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    (whole / "recipe.yaml").write_text(f"system: speartts\nread: {run}\n")
+    for named in (run, whole):
+        with pytest.raises(UserError, match=f"is a run of {system}, which has not learned to read"):
+            label(named, speech(tmp_path / "speech"), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_reader_that_does_not_say_its_tokenizer_takes_none_that_lies_about(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (run / "recipe.yaml").unlink()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"does not say which semantic tokenizer .*: name it with --tokenizer"):
+        label(run, speech(tmp_path / "speech"), tmp_path / "out")
+
+
+def test_phonemes_are_labels_as_ids_and_are_not_read_again_as_letters(tmp_path: Path) -> None:
+    """ "kæt" spelled out would be said "kˈiːt"."""
+    pytest.importorskip("espeakng_loader")
+    from spear_trainings import make
+
+    text = {"kind": "phonemes"}
+    size = make_text_tokenizer(TextSpec(kind="phonemes")).size
+    run = reading_run(tmp_path / "run", text=text, num_text_token_ids=size, ctc_loss_weight=1.0)
+    manifest = label(run, speech(tmp_path / "speech"), tmp_path / "out", beam_size=None).manifest
+    model = TextToSemantic.from_pretrained(run)
+    assert model.text_tokenizer is not None
+    for entry in manifest:
+        said = entry.model_extra or {}
+        assert entry.text is None
+        assert said["phonemes"] == model.text_tokenizer.decode(said["text_ids"]).strip()
+    options = {"generated_audio_text_dataset_folder": tmp_path / "out", "generated_ratio": 0.5}
+    sizes = {"num_semantic_token_ids": INFO.codebook_size}
+    pairs = [(torch.arange(4) + n, "so far") for n in range(6)]
+    trainer = make("text-to-semantic", tmp_path / "speak", model={**sizes, "text": text}, dataset=pairs, **options)
+    real = model.text_tokenizer.encode("so far")
+    wanted = {tuple((entry.model_extra or {})["text_ids"]) for entry in manifest} | {tuple(real)}
+    batch = trainer.data.feed("all turns").micro_batches(0)[0]
+    for ids, length in zip(batch["text_ids"], batch["text_lengths"].tolist(), strict=True):
+        assert tuple(ids[:length].tolist()) in wanted
+    trainer.train_step()
+    for other in ({"kind": "bytes"}, {"kind": "phonemes", "language": "de"}):
+        with pytest.raises(UserError, match="hold phonemes, which are no text that could be read again"):
+            make("text-to-semantic", tmp_path / "b", model={**sizes, "text": other}, dataset=pairs, **options)
+
+
+def test_the_manifest_of_another_folder_of_that_name_stays(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in "ab":
+        (tmp_path / name / "speech").mkdir(parents=True)
+        soundfile.write(tmp_path / name / f"speech/{name}.wav", 0.1 * torch.randn(16000).numpy(), 16000)
+    prepare(Path("a/speech"), Path("prepared/speech"))
+    before = files(tmp_path / "prepared")
+    with pytest.raises(UserError, match=r"prepared/speech holds the manifest of other recordings .*a\.wav"):
+        pseudo_label_verb(run, Path("b/speech"), Path("out"), tokenizer="nowhere")
+    assert files(tmp_path / "prepared") == before
+    with pytest.raises(UserError, match="nowhere"):  # its own is looked through again
+        pseudo_label_verb(run, Path("a/speech"), Path("out"), tokenizer="nowhere", workers=1)
 
 
 def test_tokens_lie_beside_and_are_those_of_the_recordings(run: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,14 @@ import soundfile
 import torch
 from commanding import Command
 from tiny_speech import RATE, TOKEN, speaking_run, voice
+from tiny_speech import speech as tiny_speech
 from untranscribed import reading_run, speech
 
 import madrigal.speartts_evaluation as judge
 from madrigal.cli import main
 from madrigal.errors import UserError
+from madrigal.judge.speech_page import write_spoken
+from madrigal.judge.spoken import Sentence, evaluate_spoken
 from madrigal.speaking.speech import PAUSE_SECONDS, Speech
 from madrigal.speartts.model import TextToSemantic
 from madrigal.speartts.speech import TextToSpeech
@@ -166,6 +170,7 @@ def test_mistakes_are_one_sentence(command: Command, run: Path) -> None:
     assert "There is no file no.wav to take a voice from" in command.refused(
         "say", "Hello.", "--run", run, "--voice", "no.wav"
     )
+    assert "--voice names no file" in command.refused("say", "Hello.", "--run", run, "--voice", "")
     assert "is a folder" in command.refused("say", "Hello.", "--run", run, "--voice", run)
     Path("text.wav").write_text("no sound")
     assert "its content is not audio" in command.refused("say", "Hello.", "--run", run, "--voice", "text.wav")
@@ -178,6 +183,10 @@ def test_mistakes_are_one_sentence(command: Command, run: Path) -> None:
     Path("latin.txt").write_bytes(b"caf\xe9")
     assert "is no text in UTF-8" in command.refused("say", "--file", "latin.txt", "--run", run)
     assert "nowhere.txt cannot be read" in command.refused("say", "--file", "nowhere.txt", "--run", run)
+    assert "leans on the voice of a prompt, and there is none" in command.refused(
+        "say", "Hello.", "--run", run, "--prompt-scale", "3", "-o", "leaning.wav"
+    )
+    assert not Path("leaning.wav").exists()
     assert "write one number" in command.refused("say", "Hello.", "--run", run, "--temperature", "warm")
 
 
@@ -211,12 +220,17 @@ def test_a_run_is_judged_beside_its_ceiling(
     for number, text in enumerate(["Hello.", "Hello there."]):
         voice(tmp_path / f"test/{number}.wav", pitch=120.0 + 40 * number)
         (tmp_path / f"test/{number}.txt").write_text(text)
+    voice(tmp_path / "test/2.wav", pitch=200.0)
+    (tmp_path / "test/2.txt").write_text("日本", encoding="utf-8")
     monkeypatch.setattr(judge, "find_recognisers", lambda folder: {"Stub": Listener()})
     monkeypatch.setattr(judge, "find_speaker_judges", list)
     monkeypatch.setattr(judge, "find_naturalness", lambda: None)
     words = ("evaluate", run, "--data", "test", "--voice", "voice.wav", "-o", "report")
     report = json.loads(command.done(*words, "--json"))
     assert [way["label"] for way in report["ways"]] == ["Spoken", "Ceiling", "Recording"]
+    assert [said["name"] for said in report["said"]] == ["0", "1"]
+    assert "1 of 3 texts cannot be said at all and were left out:" in report["notes"][1]
+    assert "2.wav ('日本')." in report["notes"][1]
     rates = [way["errors"][0]["characters"]["mean"] for way in report["ways"]]
     assert rates == [pytest.approx(6 / 16)] * 3
     recording, ceiling = (way["seconds"] for way in report["ways"][:0:-1])
@@ -230,5 +244,40 @@ def test_a_run_is_judged_beside_its_ceiling(
     )
     assert "semantic with temperature 1, top_p 1e-05;" in drawn[2]["notes"][0]
     assert drawn[0]["ways"] == drawn[1]["ways"] == drawn[2]["ways"] != report["ways"]
+    assert "A prompt_scale of 3 leans on the voice of a prompt, and there is none" in command.refused(
+        "evaluate", run, "--data", "test", "--prompt-scale", "3", "-o", "report"
+    )
+    (tmp_path / "none").mkdir()
+    for kind in ("wav", "txt"):
+        (tmp_path / f"none/2.{kind}").write_bytes((tmp_path / f"test/2.{kind}").read_bytes())
+    assert "The model cannot say any text of none" in command.refused("evaluate", run, "--data", "none", "-o", "report")
     assert "Name recordings with texts" in command.refused("evaluate", run)
     assert "There is no file no.wav" in command.refused("evaluate", run, "--data", "test", "--voice", "no.wav")
+
+
+def test_recordings_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("a/0.wav", "b/0.wav", "b/c/0.wav")]
+    assert judge.names_of(files) == ["a/0", "b/0", "b/c/0"]
+    assert judge.names_of(files[1:2]) == ["0"]
+    assert judge.names_of([tmp_path / "0.wav", tmp_path / "0.flac"]) == ["0.wav", "0.flac"]
+
+    class Counting:
+        heard = 0
+
+        def transcribe(self, wave: Any, rate: int) -> str:
+            self.heard += 1
+            return f"HEARD-{self.heard}"
+
+    wave = 0.1 * np.random.default_rng(0).standard_normal((1, 8000)).astype("float32")
+    items = [Sentence(name="0", text=text, rate=RATE, waves={"Spoken": wave}) for text in ("one", "two")]
+    report = evaluate_spoken(items, recognisers={"Stub": Counting()}, examples=2)
+    page = write_spoken(report, tmp_path)["page"].read_text()
+    for number in (1, 2):
+        assert page.count(f"HEARD-{number}") == 1
+
+
+def test_the_ceiling_of_a_voice_without_repeats_has_none(tmp_path: Path) -> None:
+    voice(tmp_path / "long.wav", seconds=1.0)
+    plain, unique = (judge._tokens(tiny_speech(unique=each), tmp_path / "long.wav") for each in (False, True))
+    assert len(unique) < len(plain)
+    assert unique.tolist() == [token for token, _ in itertools.groupby(plain.tolist())]

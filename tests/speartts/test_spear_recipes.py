@@ -128,6 +128,38 @@ def test_another_text_vocabulary_begins_anew(corpus: Path, tmp_path: Path, pretr
     assert torch.equal(made.model.tables["speech"].weight, there.tables["speech"].weight)
 
 
+@pytest.mark.parametrize("text", ["{kind: characters}", "{kind: characters, alphabet: ' zyxwvutsrqponmlkjihgfedcba'}"])
+def test_a_reader_of_another_text_gives_nothing_of_its_text(corpus: Path, tmp_path: Path, text: str) -> None:
+    """Neither of another size nor of the same size, where its letters mean others."""
+    letters = "model.text={kind: characters, alphabet: ' abcdefghijklmnopqrstuvwxyz'}"
+    reads = ["model.ctc_loss_weight=1", "model.target_early_exit_layer=null"]
+    recipe(corpus, "semantic-to-text", *reads, letters).trainer(tmp_path / "first").train()
+    there = TextToSemantic.from_pretrained(tmp_path / "first")
+    for name, spec in (("other", f"model.text={text}"), ("same", letters)):
+        options = [*reads, spec, f"start={tmp_path / 'first'}", "plan.seed=7"]
+        made = recipe(corpus, "semantic-to-text", *options).trainer(tmp_path / name).model
+        assert torch.equal(made.tables["speech"].weight, there.tables["speech"].weight)
+        for mine, theirs in (
+            (made.ctc.project.weight, there.ctc.project.weight),
+            (made.starts["text"], there.starts["text"]),
+        ):
+            assert (mine.shape == theirs.shape and torch.equal(mine, theirs)) == (name == "same")
+
+
+@pytest.mark.parametrize("what", ["run", "checkpoint"])
+def test_a_start_of_another_tokenizer_is_refused(corpus: Path, tmp_path: Path, pretrained: Path, what: str) -> None:
+    """One of as many clusters: its ids would be taken, and mean other sounds."""
+    torch.manual_seed(1)
+    other = MelKmeans(MelKmeansConfig(codebook_size=20))
+    other.centroids.normal_()
+    other.save_pretrained(tmp_path / "tokenizer")
+    start = pretrained if what == "run" else next((pretrained / "checkpoints").iterdir())
+    given = [f"start={start}", f"tokenizer={tmp_path / 'tokenizer'}"]
+    with pytest.raises(UserError, match="has learned the tokens of another tokenizer"):
+        recipe(corpus, "text-to-semantic", *given).trainer(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_start_of_another_size_is_refused(corpus: Path, tmp_path: Path, pretrained: Path) -> None:
     with pytest.raises(UserError, match=r"has dim 32, and this model has 64: give it model\.dim=32"):
         recipe(corpus, "text-to-semantic", "model.dim=64", f"start={pretrained}").trainer(tmp_path)
@@ -167,6 +199,8 @@ def test_a_text_that_cannot_be_said_is_told_before_training(corpus: Path, tmp_pa
         ("semantic-to-text", "data.max_length_seconds=1", "learned whole"),
         ("speech-speech", "model.dimension=3", "has no key 'dimension'"),
         ("speech-speech", "plan.mask_id=3", "needs reconstruct_seq"),
+        ("speech-speech", "model.ctc_loss_weight=1", "is of semantic-to-text alone"),
+        ("text-to-semantic", "model.ctc_loss_weight=1", "is of semantic-to-text alone"),
         ("semantic-to-text", "data.generated=x", "has no key"),
         ("text-to-semantic", "data.generated_ratio=1.5", "less than 1"),
         ("text-to-semantic", "data.generated_ratio=0.5", "name their folder with generated"),

@@ -15,7 +15,9 @@ from madrigal.data.token_writing import close_folder, open_folder, write_shard
 from madrigal.data.tokens import TokenInfo
 from madrigal.errors import UserError
 
-OPTIONS = {"target_early_exit_layer": 1, "cond_drop_prob": 0.4, "ff_dropout": 0.1}
+OPTIONS = {"target_early_exit_layer": 1, "cond_drop_prob": 0.4, "ff_dropout": 0.1, "ctc_loss_weight": 1.0}
+PLANS: dict[str, dict[str, Any]] = {"semantic-to-text": {"mask_prob": 0.35, "freeze_encoder": False}}
+"""What a task can do besides, by its name."""
 
 
 def assert_same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> None:
@@ -26,8 +28,9 @@ def assert_same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor])
 
 @pytest.mark.parametrize("name", TRAINERS)
 def test_X2_X3_resumed_is_unbroken(name: str, tmp_path: Path) -> None:
-    whole = make(name, tmp_path / "whole", model=OPTIONS).train()
-    broken = make(name, tmp_path / "broken", model=OPTIONS)
+    plan = PLANS.get(name, {})
+    whole = make(name, tmp_path / "whole", model=OPTIONS, **plan).train()
+    broken = make(name, tmp_path / "broken", model=OPTIONS, **plan)
 
     def stop(figures: dict[str, float]) -> None:
         if broken.step == 4 and "loss" in figures:
@@ -35,7 +38,7 @@ def test_X2_X3_resumed_is_unbroken(name: str, tmp_path: Path) -> None:
 
     broken.train(stop)
     assert broken.step == 4
-    resumed = make(name, tmp_path / "broken", model={**OPTIONS, "seed": 7}, resume=True)
+    resumed = make(name, tmp_path / "broken", model={**OPTIONS, "seed": 7}, resume=True, **plan)
     assert resumed.step == 4
     resumed.train()
     assert_same(whole_state(whole), whole_state(resumed))
@@ -43,7 +46,8 @@ def test_X2_X3_resumed_is_unbroken(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", TRAINERS)
 def test_AT1_validation_changes_nothing_about_training(name: str, tmp_path: Path) -> None:
-    plain, watched = (make(name, tmp_path / folder, model=OPTIONS) for folder in ("plain", "watched"))
+    plan = PLANS.get(name, {})
+    plain, watched = (make(name, tmp_path / folder, model=OPTIONS, **plan) for folder in ("plain", "watched"))
     for _ in range(3):
         expected = plain.train_step()
         watched.validation()
@@ -94,9 +98,11 @@ def labelled(folder: Path, text: str) -> Path:
 
 
 def test_a_run_goes_on_with_the_generated_pairs_that_it_began_with(tmp_path: Path) -> None:
-    def trainer(folder: str, text: str = "so far", **options: Any) -> Any:
-        pairs = labelled(tmp_path / text, text)
-        given = {"generated_audio_text_dataset_folder": pairs, "generated_ratio": 0.5, **options}
+    def trainer(folder: str, text: str | None = "so far", **options: Any) -> Any:
+        given = options
+        if text is not None:
+            pairs = labelled(tmp_path / text, text)
+            given = {"generated_audio_text_dataset_folder": pairs, "generated_ratio": 0.5, **options}
         return make("text-to-semantic", tmp_path / folder, model=OPTIONS, **given)
 
     # Nothing is learned yet: other pairs may still take the place of these.
@@ -110,6 +116,11 @@ def test_a_run_goes_on_with_the_generated_pairs_that_it_began_with(tmp_path: Pat
     broken.train(stop)
     with pytest.raises(UserError, match="has learned from other generated pairs"):
         trainer("broken", "far away", resume=True)
+    with pytest.raises(UserError, match=r"has learned from other generated pairs .* and now none\): give it those"):
+        trainer("broken", None, resume=True)
+    trainer("bare", None).train()
+    with pytest.raises(UserError, match=r"has learned from other generated pairs \(none, .*: give it none"):
+        trainer("bare", resume=True)
     resumed = trainer("broken", resume=True)
     assert resumed.step == 4
     assert_same(whole_state(whole), whole_state(resumed.train()))

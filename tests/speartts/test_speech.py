@@ -16,8 +16,10 @@ from madrigal.layers.sampling import Sampling
 from madrigal.speaking.script import MAX_CHARACTERS, script_of
 from madrigal.speaking.speech import PAUSE_SECONDS, piece_seed
 from madrigal.speartts.loading import load_text_to_speech
-from madrigal.speartts.speech import TextToSpeech
+from madrigal.speartts.speech import DRAWING, LONGEST_TOKEN, TextToSpeech
 from madrigal.tokenizers.text import TextSpec, make_text_tokenizer
+from madrigal.verbs.sampling import samplings
+from madrigal.verbs.say import TEMPERATURE
 
 LETTERS = make_text_tokenizer(TextSpec(kind="characters"))
 TEXT = "Good morning. It is early."
@@ -61,6 +63,37 @@ def test_a_seed_repeats_and_another_does_not(model: TextToSpeech, prompt: Path) 
     greedy = Sampling(temperature=0.0)
     waves = [model.say("Hello.", voice=prompt, seed=seed, sampling=greedy).wave for seed in (3, 4)]
     assert torch.equal(*waves)
+
+
+def test_python_draws_as_the_command_does(model: TextToSpeech, prompt: Path) -> None:
+    assert samplings(TEMPERATURE) == DRAWING
+    plain = model.say("Hello.", voice=prompt, seed=3).wave
+    assert torch.equal(plain, model.say("Hello.", voice=prompt, seed=3, sampling=samplings(TEMPERATURE)).wave)
+    other = {"semantic": Sampling(temperature=0.0)}  # the stages that it does not name draw as they do
+    named = model.say("Hello.", voice=prompt, seed=3, sampling=other).wave
+    assert torch.equal(named, model.say("Hello.", voice=prompt, seed=3, sampling={**DRAWING, **other}).wave)
+
+
+def test_a_scale_that_has_no_prompt_to_lean_on_is_refused(prompt: Path) -> None:
+    model = speech(coarse={"span_drop_prob": 0.1})
+    leaning = {"coarse": Sampling(prompt_scale=3.0)}
+    model.say("Hello.", voice=prompt, sampling=leaning)
+    for speak in (model.say, lambda *words, **options: list(model.stream(*words, **options))):
+        with pytest.raises(UserError, match="A prompt_scale of 3 leans on the voice of a prompt, and there is none"):
+            speak("Hello.", sampling=leaning)
+    with pytest.raises(UserError, match="batch_size is 0; say at least one piece"):
+        model(["Hello."], batch_size=0)
+
+
+def test_tokens_without_durations_are_stopped(prompt: Path) -> None:
+    """A coarse stage that finds no end would go on for ever."""
+    model = speech(unique=True)
+    with torch.no_grad():
+        for head in model.coarse_transformer.heads.parameters():
+            head.zero_()
+    row = torch.arange(3)
+    (wave,) = model.acoustic_of([row], model.voice(prompt), Draws([0], {"coarse": Sampling(temperature=0.0)}))
+    assert 0 < wave.shape[-1] <= LONGEST_TOKEN * len(row) * TOKEN
 
 
 def test_a_text_is_said_in_a_batch_as_it_is_alone(model: TextToSpeech, prompt: Path) -> None:

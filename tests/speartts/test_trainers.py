@@ -132,17 +132,28 @@ def test_another_vocabulary_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", TRAINERS)
 def test_validation_does_not_hang_on_the_batch_size(name: str, tmp_path: Path) -> None:
+    class Uneven(Pairs):
+        """Some texts are longer than CTC has room for."""
+
+        def __getitem__(self, index: int) -> Any:
+            item = super().__getitem__(index)
+            return {**item, "text": item["text"] * (6 if index % 4 == 2 else 1)}
+
     found = []
     for size in (1, 4, 5):
-        options = {"reads_per_batch": 9} if name == "semantic-to-text" else {}
+        options: dict[str, Any] = {}
+        if name == "semantic-to-text":
+            options = {"reads_per_batch": 9, "model": {"ctc_loss_weight": 0.7}}
         if name == "speech-speech":
             options = {"reconstruct_seq": True, "deletion_prob": 1e-6}
-        trainer = make(name, tmp_path / str(size), batch_size=size, val_dataset=Pairs(9), **options)
+        trainer = make(name, tmp_path / str(size), batch_size=size, val_dataset=Uneven(9), **options)
         found.append(trainer.validation())
     for other in found[1:]:
         assert other == pytest.approx(found[0], rel=1e-4)
     if name == "semantic-to-text":
         assert found[0]["valid/cer"] > 0
+        assert found[0]["valid/ctc"] > 0
+        assert found[0]["valid/ctc_fits"] < 1, "a text that does not fit is among them"
 
 
 def test_what_was_read_is_written_beside_what_was_said(tmp_path: Path) -> None:
@@ -236,6 +247,16 @@ def test_generated_pairs_of_another_tokenizer_are_refused(tmp_path: Path, genera
         make("text-to-semantic", tmp_path / "a", wav2vec=Ears(), generated_audio_text_dataset_folder=generated)
 
 
+def test_generated_ids_of_text_join_texts(tmp_path: Path) -> None:
+    """A batch may hold both: what a reader of phonemes has written is ids."""
+    trainer = make("text-to-semantic", tmp_path / "a")
+    assert trainer.model.text_tokenizer is not None
+    batch = trainer.collate([(torch.arange(4), "so far"), (torch.arange(3), torch.tensor([5, 6]))])
+    assert batch["text_ids"][0].tolist() == trainer.model.text_tokenizer.encode("so far")
+    assert batch["text_ids"][1, :2].tolist() == [5, 6]
+    assert batch["text_lengths"].tolist() == [6, 2]
+
+
 def test_generated_pairs_go_by_a_budget_too(generated: Path, tmp_path: Path) -> None:
     class Measured(Pairs):
         def tokens(self, index: int) -> int:
@@ -264,6 +285,8 @@ def test_errors_are_counted_in_characters(said: str, read: str, errors: int) -> 
         ({"generated_ratio": 0.5, "folder": None}, "generated_ratio is a share of pairs that need"),
         ({"generated_ratio": 1.0}, "generated_ratio is 1.0; give a share between 0 and 1"),
         ({"generated_ratio": 0.0}, "generated_ratio is 0.0; give a share between 0 and 1"),
+        ({"generated_ratio": 0.2, "dataset": None}, "generated_ratio is a share beside real pairs, and there are none"),
+        ({"generated_ratio": 0.2, "dataset": Pairs(0)}, "leaves a share to real pairs, and there are none"),
         ({"train_dataloader": [1], "dataset": None}, "is not mixed into a train_dataloader"),
         ({"source": PairSource(path=Path("x")), "dataset": None}, "is not mixed into a source"),
     ],

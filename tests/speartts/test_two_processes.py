@@ -40,6 +40,8 @@ def test_SP3_SP4_SP11_the_ranks_end_alike(name: str, folders: tuple[Path, Path])
 def test_two_ranks_are_one_with_twice_the_accumulation(name: str, folders: tuple[Path, Path]) -> None:
     written = WRITTEN[name]
     names = ["loss", written, "valid/loss", f"valid/{written}", f"valid/ema/{written}", "valid/accuracy", "valid/cer"]
+    names += ["ctc", "valid/ctc", "valid/ctc_fits"]
+    assert any("valid/ctc" in line for line in lines(folders[0] / name)) == (name == "semantic-to-text")
     for found, wanted in zip(*(lines(folder / name) for folder in folders), strict=True):
         for key in names:
             assert found.get(key) == pytest.approx(wanted.get(key), abs=1e-5), key

@@ -16,6 +16,7 @@ from madrigal.engine.recipe import build_config, read_recipe
 from madrigal.errors import UserError
 from madrigal.speartts.loading import load_text_to_speech
 from madrigal.speartts.whole_recipe import SpearTTSRecipe
+from madrigal.tokenizers.mel_kmeans import MelKmeans, MelKmeansConfig
 
 PARTS = ["tokenizer", "pretrain", "read", "speak", "coarse", "fine"]
 
@@ -114,9 +115,45 @@ def test_a_finished_part_of_other_tokens_is_told_before_training(run: Path, corp
     with pytest.raises(UserError, match=r"pretrain has model\.unique_consecutive=False, and coarse has True"):
         recipe(corpus, *anew, f"pretrain={run / 'pretrain'}").trainer(tmp_path / "run")
     silent = "speak={recipe: text-to-semantic/tiny}"  # takes over what pretraining has, or else the default
-    recipe(corpus, f"pretrain={run / 'pretrain'}", silent).check(tmp_path / "run")
+    recipe(corpus, f"tokenizer={run / 'tokenizer'}", f"pretrain={run / 'pretrain'}", silent).check(tmp_path / "run")
     with pytest.raises(UserError, match=r"speak has model\.unique_consecutive=True, and coarse has False"):
         recipe(corpus, "pretrain=null", silent).trainer(tmp_path / "run")
+
+
+@pytest.mark.parametrize("part", ["pretrain", "read", "speak", "coarse"])
+def test_a_finished_part_of_another_tokenizer_is_told_before_training(
+    run: Path, corpus: Path, tmp_path: Path, part: str
+) -> None:
+    """One that lies there, or one that is still to be trained and cannot become the same."""
+    with pytest.raises(UserError, match=f"{part}=.* has learned the tokens of a tokenizer, and this run is to train"):
+        recipe(corpus, f"{part}={run / part}").check(tmp_path / "run")
+    other = MelKmeans(MelKmeansConfig(codebook_size=16))
+    other.centroids.normal_()
+    other.save_pretrained(tmp_path / "other")
+    with pytest.raises(UserError, match=f"The {part} stage .* was trained with the tokenizer"):
+        recipe(corpus, f"{part}={run / part}", f"tokenizer={tmp_path / 'other'}").trainer(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    # A run that goes on has its tokenizer already.
+    recipe(corpus, f"{part}={run / part}").check(run)
+
+
+def test_a_finished_part_of_another_codec_is_told_before_training(run: Path, corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"The fine stage .* was trained with the codec"):
+        recipe(corpus, f"fine={run / 'fine'}", "codec=mels-16k").check(tmp_path / "run")
+
+
+def test_a_part_that_does_something_else_is_told_before_training(run: Path, corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"read=.*speak is a run of text-to-semantic: name one of semantic-to-text"):
+        recipe(corpus, f"read={run / 'speak'}", f"tokenizer={run / 'tokenizer'}").check(tmp_path / "run")
+
+
+def test_phonemes_that_nobody_could_say_are_told_before_training(corpus: Path, tmp_path: Path) -> None:
+    phonemes = "model.text={kind: phonemes}"
+    with pytest.raises(UserError, match="read writes phonemes, which are no text that another kind could read again"):
+        recipe(corpus, f"read.{phonemes}").check(tmp_path / "run")
+    recipe(corpus, f"read.{phonemes}", f"speak.{phonemes}").check(tmp_path / "run")
+    recipe(corpus, f"pretrain.{phonemes}").check(tmp_path / "run")  # both take it over
+    recipe(corpus, f"speak.{phonemes}").check(tmp_path / "run")  # letters are read as any text
 
 
 def test_other_labels_need_another_speaker(run: Path, corpus: Path, tmp_path: Path) -> None:
