@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from madrigal.audiolm.learned import check_together, fingerprints_of
 from madrigal.audiolm.recipe import CoarseRecipe, FineRecipe
 from madrigal.audiolm.whole_recipe import check_levels_wanted
+from madrigal.data.manifest import Manifest
 from madrigal.data.source import Source
 from madrigal.engine.checkpoint import newest_whole
 from madrigal.engine.learned import learned_by, recipe_of
@@ -228,6 +229,16 @@ class SpearTTSTraining(WholeTraining):
     def __init__(self, recipe: SpearTTSRecipe, run: Path, *, resume: bool, overwrite: bool) -> None:
         self.recipe = recipe
         super().__init__(recipe, run, resume=resume, overwrite=overwrite)
+
+    def _prepare(self, *, anew: bool) -> dict[str, Manifest]:
+        """Also a look at the texts: that there are none should not be found out after pretraining."""
+        manifests = super()._prepare(anew=anew)
+        if {"read", "speak"} & set(self.recipe.parts) and not any(entry.text for entry in manifests[TRANSCRIBED]):
+            raise UserError(
+                f"None of the recordings of {self.recipe.data.path} has a text: write NAME.txt beside NAME.wav, or "
+                "give a manifest with texts as data."
+            )
+        return manifests
 
     def before(self, name: str) -> None:
         """Tokens and labels that are there already are only looked at."""

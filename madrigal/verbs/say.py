@@ -65,6 +65,8 @@ def say(
     Example: `madrigal say "It is 5 o'clock." --run runs/voicebox --voice me.wav -o out.wav`
     """
     words = _text(text, file)
+    if voice and out != PIPE and out.exists() and Path(voice).exists() and out.samefile(voice):
+        raise UserError(f"{out} is the voice to speak like, and would be lost: name another file with -o.")
     check_out(out, overwrite=overwrite)
     flowing = {"steps": steps, "method": method, "cond_scale": cond_scale, "sway": sway, "bf16": bf16}
     timing = {"seconds": seconds, "rate": rate, "voice_text": voice_text, **flowing}

@@ -161,6 +161,13 @@ def test_a_prompt_of_any_kind_or_none(command: Command, run: Path) -> None:
         assert len(heard(f"{number}.wav")) > 0
 
 
+def test_a_prompt_is_never_written_over(command: Command, run: Path) -> None:
+    before = Path("voice.wav").read_bytes()
+    sentence = command.refused("say", "Hi.", "--run", run, "--voice", "voice.wav", "-o", "./voice.wav", "--overwrite")
+    assert "voice.wav is the voice to speak like, and would be lost" in sentence
+    assert Path("voice.wav").read_bytes() == before
+
+
 def test_mistakes_are_one_sentence(command: Command, run: Path) -> None:
     assert "Give a text to say" in command.refused("say", "--run", run)
     assert "Give a text to say" in command.refused("say", "Hello.", "--file", "x.txt", "--run", run)

@@ -50,6 +50,12 @@ def start_of(run: Path, part: str) -> Any:
     return yaml.safe_load((run / part / "recipe.yaml").read_text()).get("start")
 
 
+def test_that_there_are_no_texts_is_told_before_anything_is_trained(corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"None of the recordings of .*many has a text: write NAME\.txt beside"):
+        recipe(corpus, f"data={corpus / 'many'}").trainer(tmp_path / "run")
+    assert not (tmp_path / "run" / "recipe.yaml").exists()
+
+
 def test_a_run_of_all_parts_speaks(run: Path, tmp_path: Path) -> None:
     assert all(list((run / part / "checkpoints").iterdir()) for part in PARTS)
     assert start_of(run, "read") == start_of(run, "speak") == str(run / "pretrain")
