@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from madrigal.verbs.recordings import recordings_of
 from madrigal.verbs.terminal import Bar, Json, print_json
 
 
@@ -26,15 +27,13 @@ def align(
 
     Example: `madrigal align runs/aligner prepared/recordings -o alignments`
     """
-    from madrigal.data.source import manifest_of
     from madrigal.engine.pretrained import moved
     from madrigal.voicebox.aligner import Aligner
     from madrigal.voicebox.aligning import align_manifest
     from madrigal.voicebox.textgrid import write_textgrids
 
     aligner = moved(Aligner.from_pretrained(run), device)
-    prepared_in = Path("prepared") / manifest.resolve().name
-    recordings = manifest_of(manifest, prepared_in, anew=True, say=lambda sentence: typer.echo(sentence, err=True))
+    recordings = recordings_of(manifest)
     with Bar("Aligning") as bar:
         done = align_manifest(aligner, recordings, out or recordings.root / "alignments", progress=bar)
     if textgrid is not None:

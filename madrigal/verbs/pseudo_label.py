@@ -1,15 +1,12 @@
 """`pseudo-label`: texts for recordings that have none, by a model that reads speech."""
 
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from madrigal.verbs.recordings import recordings_of
 from madrigal.verbs.terminal import Bar, Json, Overwrite, print_json
-
-if TYPE_CHECKING:
-    from madrigal.data.manifest import Manifest
 
 
 def pseudo_label(
@@ -58,7 +55,7 @@ def pseudo_label(
     for folder in own:
         if out.resolve().is_relative_to(folder.resolve()):
             raise UserError(f"{out} lies in {folder}, the folder of the recordings: name one outside of it with -o.")
-    recordings = _recordings(manifest)
+    recordings = recordings_of(manifest)
     if limit is not None:
         recordings = Manifest(recordings.root, recordings.entries[:limit])
     with Bar("Reading") as bar:
@@ -79,28 +76,3 @@ def pseudo_label(
         print_json({"folder": str(out), **done.figures})
         return
     typer.echo(done.summary)
-
-
-def _recordings(path: Path) -> "Manifest":
-    """The manifest at `path`, or that of a plain folder, which is looked through again each time.
-
-    It goes to prepared/NAME, and never over the manifest of another folder of that name.
-    """
-    from madrigal.data.manifest import MANIFEST, Manifest
-    from madrigal.data.source import manifest_of
-    from madrigal.errors import UserError
-
-    prepared_in = Path("prepared") / path.resolve().name
-    # Not resolved files: a folder may hold links to what lies elsewhere.
-    roots = [path.resolve(), Path(os.path.normpath(path.absolute()))]
-    is_plain = path.is_dir() and not (path / MANIFEST).is_file()
-    if is_plain and (prepared_in / MANIFEST).is_file():
-        there = Manifest.load(prepared_in)
-        files = [Path(os.path.normpath(there.resolve(entry).absolute())) for entry in there]
-        other = next((file for file in files if not any(map(file.is_relative_to, roots))), None)
-        if other is not None:
-            raise UserError(
-                f"{prepared_in} holds the manifest of other recordings ({other}): run `madrigal prepare {path} -o "
-                "FOLDER` with another folder, and name that."
-            )
-    return manifest_of(path, prepared_in, anew=True, say=lambda sentence: typer.echo(sentence, err=True))

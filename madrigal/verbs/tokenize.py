@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from madrigal.verbs.recordings import recordings_of
 from madrigal.verbs.terminal import Bar, Json, print_json
 
 
@@ -28,7 +29,6 @@ def tokenize(
 
     Example: `madrigal tokenize prepared/recordings --with runs/tokenizer --with speech-16k`
     """
-    from madrigal.data.source import manifest_of
     from madrigal.engine.machine import usable_cores
     from madrigal.tokenizers.token_making import load
     from madrigal.tokenizers.tokenizing import tokenize_manifest
@@ -36,8 +36,7 @@ def tokenize(
     for name in tokenizers:
         load(name)  # a wrong name should not be found out after a large folder was looked through
     # A plain folder is looked through again each time, or recordings that are new in it would be passed over.
-    prepared_in = Path("prepared") / manifest.resolve().name
-    recordings = manifest_of(manifest, prepared_in, anew=True, say=lambda sentence: typer.echo(sentence, err=True))
+    recordings = recordings_of(manifest)
     with Bar("Tokenizing") as bar:
         done = tokenize_manifest(
             recordings,
