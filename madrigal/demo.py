@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import typer
@@ -58,11 +59,21 @@ def render_speech(folder: Path, *, minutes: float, seed: int = 0) -> None:
 
 def _train_and_stop(arguments: list[str], run: Path) -> None:
     """Start a training as a process of its own and ask it to stop, as a scheduler would, after its first checkpoint."""
+    begun = time.time()
     process = subprocess.Popen(_command(arguments))
-    while process.poll() is None and not list((run / "checkpoints").glob("step-*")):
+    while process.poll() is None and not _has_checkpoint_since(begun, run):
         time.sleep(0.2)
     process.send_signal(signal.SIGTERM)
     _check(process.wait(), arguments)
+
+
+def _has_checkpoint_since(moment: float, run: Path) -> bool:
+    """Those of an earlier demo lie there until the training has begun, and then are gone."""
+    for step in (run / "checkpoints").glob("step-*"):
+        with suppress(FileNotFoundError):
+            if step.stat().st_mtime > moment:
+                return True
+    return False
 
 
 def _madrigal(arguments: list[str]) -> None:
