@@ -1,9 +1,9 @@
-"""A trainer of a model that hears recordings and has one loss: what a codec and a tokenizer need to say no more."""
+"""A trainer of a model that hears recordings: what codecs, tokenizers and aligners need to say no more."""
 
 from pathlib import Path
 from typing import Any, ClassVar
 
-from madrigal.data.source import AudioSource
+from madrigal.data.source import Source
 from madrigal.engine.feed import Batch
 from madrigal.engine.plan import Plan
 from madrigal.engine.progress import tell
@@ -25,7 +25,7 @@ class RecordingsTrainer(Trainer):
         model: Any,
         *,
         plan: Plan,
-        source: AudioSource | None = None,
+        source: Source | None = None,
         results_folder: str | Path = "./results",
         recipe: dict[str, Any] | None = None,
         **options: Any,
@@ -44,7 +44,7 @@ class RecordingsTrainer(Trainer):
         """Of the recordings, as the model hears them."""
         return 1
 
-    def _open(self, source: AudioSource, run: Path, *, anew: bool) -> tuple[Any, Any]:
+    def _open(self, source: Any, run: Path, *, anew: bool) -> tuple[Any, Any]:
         model: Any = self.model
         return source.datasets(
             model.target_sample_hz,

@@ -14,9 +14,9 @@ from madrigal.engine.feed import Batch
 from madrigal.engine.keywords import plan_and_keywords
 from madrigal.engine.plan import Plan
 from madrigal.engine.progress import tell
-from madrigal.engine.recipe import recorded
+from madrigal.engine.recordings import RecordingsTrainer
 from madrigal.engine.task import Counted
-from madrigal.engine.trainer import Terms, Trainer
+from madrigal.engine.trainer import Terms
 from madrigal.voicebox.aligner import Aligner, silent_behind
 from madrigal.voicebox.expand import expand
 from madrigal.voicebox.monotonic import best_path
@@ -35,14 +35,13 @@ class AlignerPlan(Plan):
     )
 
 
-class AlignerTrainer(Trainer):
+class AlignerTrainer(RecordingsTrainer):
     """Trains `aligner`. A dataset gives dicts with "audio" [1, samples] or [samples] and "symbols" int64 [symbols].
 
     A batch holds `audio` [batch, 1, samples], `lengths` [batch], `symbols` [batch, symbols], `symbols_lengths` [batch].
     """
 
     system: ClassVar[str] = "aligner"
-    unit: ClassVar[str] = "audio s"
     model: Aligner
     plan: AlignerPlan
 
@@ -57,14 +56,7 @@ class AlignerTrainer(Trainer):
         **options: Any,
     ) -> None:
         plan, given = plan_and_keywords(AlignerPlan, plan, options, type(self).__name__)
-        super().__init__(
-            aligner,
-            plan=plan,
-            results_folder=results_folder,
-            open_data=None if source is None else lambda run: self._open(source, run, anew=not given.get("resume")),
-            recipe=recipe or recorded(self.system, aligner.config, plan, source),
-            **given,
-        )
+        super().__init__(aligner, plan=plan, source=source, results_folder=results_folder, recipe=recipe, **given)
 
     def _open(self, source: Source, run: Path, *, anew: bool) -> tuple[Any, Any]:
         say = tell if self.is_main else None
