@@ -63,17 +63,8 @@ class Decoding:
         self.codes[:, : prompt.codes.shape[1]] = prompt.codes.to(stage.device)[:, : size[1]]
         self.first_column, self.steps = self.section.pattern.begun(self.known), 0
         self._count()
-        scales = {
-            "context": sampling.cond_scale if context is not None else 1.0,
-            "prompt": sampling.prompt_scale if bool(self.known.any()) else 1.0,
-        }
-        self.without = {name: scale for name, scale in scales.items() if scale != 1.0}
-        if "prompt" in self.without and not stage.config.span_drop_prob:
-            raise UserError(
-                f"A prompt_scale of {sampling.prompt_scale} leans away from what is drawn with the prompt hidden, and "
-                "this stage never learned without: train it with span_drop_prob over 0, or leave prompt_scale at 1."
-            )
-        """What the rows lack when they are asked again, in the same batch, and how far the draw is pushed from that."""
+        # Under guidance every row is there twice, with its condition and without.
+        self.copies = 1 if context is None or sampling.cond_scale == 1.0 else 2
         self._read(streams, context)
 
     def _read(self, streams: Sequence[Stream], context: tuple[Tensor, Tensor] | None) -> None:
@@ -81,24 +72,15 @@ class Decoding:
         packed = stage.layout.pack(streams, open_last=True)
         # Rows of equal length need no mask, and the fast kernel takes none.
         mask = None if bool((packed.lengths == packed.lengths[0]).all()) else packed.mask
-        copies = 1 + len(self.without)
-        ids = torch.cat([packed.ids, *(self._lacking(name, packed.ids) for name in self.without)])
-        mask, positions = (None if t is None else torch.cat([t] * copies) for t in (mask, packed.positions))
-        if context is not None:
+        ids = torch.cat([packed.ids] * self.copies)
+        mask, positions = (None if t is None else torch.cat([t] * self.copies) for t in (mask, packed.positions))
+        if context is not None and self.copies == 2:
             tokens, there = context
-            seen = [torch.zeros_like(there) if name == "context" else there for name in self.without]
-            context = torch.cat([tokens] * copies), torch.cat([there, *seen])
+            context = torch.cat((tokens, tokens)), torch.cat((there, torch.zeros_like(there)))
         self.cache = stage.transformer.new_cache(len(ids))
         hidden = stage.hidden(ids, mask=mask, positions=positions, context=context, cache=self.cache)
-        rows, last = torch.arange(len(ids), device=ids.device), (packed.lengths - 1).repeat(copies)
+        rows, last = torch.arange(len(ids), device=ids.device), (packed.lengths - 1).repeat(self.copies)
         self.hidden = hidden[rows, last]
-
-    def _lacking(self, name: str, ids: Tensor) -> Tensor:
-        """The rows once more without what `name` says; a prompt is hidden as training hides spans."""
-        if name != "prompt":
-            return ids
-        drawn = ids[..., :1] >= self.stage.layout.first_row(self.number, 0)
-        return ids.masked_fill(drawn, self.stage.layout.nothing)
 
     def _count(self) -> None:
         """How many steps all rows draw in, and how many any of them does: numbers here, for a step must not wait."""
@@ -131,9 +113,8 @@ class Decoding:
         positions = None
         if layout.has_clock:
             positions = layout.position(self.number, self.first_column + self.steps)[:, None]
-        if self.without:
-            copies = 1 + len(self.without)
-            ids, positions = ids.repeat(copies, 1), None if positions is None else positions.repeat(copies, 1)
+        if self.copies == 2:
+            ids, positions = ids.repeat(2, 1), None if positions is None else positions.repeat(2, 1)
         self.hidden = self.stage.hidden(ids[:, None], positions=positions, cache=self.cache)[:, 0]
         self.steps += 1
 
@@ -172,10 +153,9 @@ class Decoding:
     def _draw(self, codebook: int, frame: Tensor, rows: Tensor | None = None) -> Tensor:
         """A code for each row, or for some of them (bool [batch])."""
         logits: Tensor = self.stage.heads[self.stage.layout.first_head(self.number) + codebook](self.hidden).float()
-        if self.without:
-            logits, *others = logits.chunk(1 + len(self.without))
-            pairs = zip(others, self.without.values(), strict=True)
-            logits = logits + sum(guided(logits, other, scale) - logits for other, scale in pairs)
+        if self.copies == 2:
+            with_it, without = logits.chunk(2)
+            logits = guided(with_it, without, self.sampling.cond_scale)
         if not self.may_end:
             logits = logits[:, : self.section.codebook_size]
         history = self._history(codebook, frame)

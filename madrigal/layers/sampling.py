@@ -13,8 +13,7 @@ class Sampling(BaseModel):
 
     `temperature` 0 takes the likeliest. `top_k` and `top_p` keep the likeliest ids by number and by probability;
     `filter_thres` keeps the top share of `1 - filter_thres` of all ids. Ids among the last `repetition_window` tokens
-    become less likely by `repetition_penalty`. `cond_scale` over 1 leans on the condition (classifier-free guidance),
-    `prompt_scale` over 1 in the same way on the prompt, where a model can be asked with its prompt hidden.
+    become less likely by `repetition_penalty`. `cond_scale` over 1 leans on the condition (classifier-free guidance).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -26,7 +25,6 @@ class Sampling(BaseModel):
     repetition_penalty: float = Field(default=1.0, ge=1.0)
     repetition_window: int = Field(default=64, ge=1)
     cond_scale: float = Field(default=1.0, ge=0.0)
-    prompt_scale: float = Field(default=1.0, ge=0.0)
 
 
 class RowNoise:

@@ -85,11 +85,6 @@ def write(
     if cond_scale is not None:
         older["cond_scale"] = cond_scale
     sampling = _sampling(sampling, older, filter_logits_fn, filter_fn_kwargs, keeps_all=beam_search_decode)
-    if sampling.prompt_scale != 1.0:
-        raise UserError(
-            f"A prompt_scale of {sampling.prompt_scale} leans on a prompt, and text has none: "
-            "leave it to the coarse stage."
-        )
     if sampling.cond_scale != 1.0 and not model.config.cond_drop_prob:
         raise UserError(
             f"A cond_scale of {sampling.cond_scale} leans away from the model without a source, and this one never "

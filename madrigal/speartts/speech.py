@@ -115,7 +115,7 @@ class TextToSpeech(Speaker):
         `sampling` is one for all stages, or by the names semantic, coarse and fine; a stage that is not named draws as
         `DRAWING` says. `progress` is called with (pieces done, pieces in all).
         """
-        prompt, how = self._prompt_and_drawing(voice, voice_rate, sampling)
+        prompt, how = self.voice(voice, voice_rate), drawing(sampling)
 
         def speak(places: list[Place]) -> list[Said]:
             seeds = [place.seed for place in places]
@@ -140,7 +140,7 @@ class TextToSpeech(Speaker):
 
         Semantic tokens and coarse codes are those of `say` with this seed; fine codes hear less of what comes.
         """
-        prompt, how = self._prompt_and_drawing(voice, voice_rate, sampling)
+        prompt, how = self.voice(voice, voice_rate), drawing(sampling)
 
         def speak(place: Place) -> Iterator[Tensor]:
             _, rows = self.semantic([place.words], [place.seed], how["semantic"])
@@ -155,18 +155,6 @@ class TextToSpeech(Speaker):
 
         with eval_mode(self):
             yield from self._in_turn(self.script(text), speak, seed=seed)
-
-    def _prompt_and_drawing(
-        self, voice: Voice, rate: int | None, sampling: Samplings
-    ) -> tuple[Prompt, dict[str, Sampling]]:
-        prompt, how = self.voice(voice, rate), drawing(sampling)
-        scale = next((each.prompt_scale for each in how.values() if each.prompt_scale != 1), None)
-        if scale is not None and not len(prompt.codes[0]):
-            raise UserError(
-                f"A prompt_scale of {scale:g} leans on the voice of a prompt, and there is none: give a voice, or "
-                "leave prompt_scale out."
-            )
-        return prompt, how
 
     def semantic(
         self, texts: Sequence[str], seeds: Sequence[int], sampling: Sampling | None = None

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from madrigal.errors import UserError
-from madrigal.verbs.sampling import PromptScale, Temperature, TopK, TopP, samplings
+from madrigal.verbs.sampling import Temperature, TopK, TopP, samplings
 from madrigal.verbs.terminal import Bar, Device, Json, Overwrite, print_json
 
 Samples = Annotated[int, typer.Option("--n", min=1, help="How many.")]
@@ -26,7 +26,6 @@ def generate(
     top_p: TopP = None,
     repetition_penalty: Annotated[float, typer.Option(min=1.0, help="Over 1: recent tokens become less likely.")] = 1.0,
     cond_scale: Annotated[float, typer.Option(min=0.0, help="Over 1: lean on the text.")] = 1.0,
-    prompt_scale: PromptScale = None,
     tokenizer: Annotated[str | None, typer.Option(help="Where the semantic tokenizer is, if it has moved.")] = None,
     codec: Annotated[str | None, typer.Option(help="Where the codec is, if it has moved.")] = None,
     device: Device = "cpu",
@@ -52,8 +51,8 @@ def generate(
     from madrigal.engine.machine import prepare_process
 
     prepare_process()
-    leaning = {"cond_scale": cond_scale, "prompt_scale": prompt_scale}
-    sampling = samplings(temperature, top_k=top_k, top_p=top_p, repetition_penalty=repetition_penalty, **leaning)
+    common = {"top_k": top_k, "top_p": top_p, "repetition_penalty": repetition_penalty, "cond_scale": cond_scale}
+    sampling = samplings(temperature, **common)
     model = load_audiolm(runs, tokenizer=tokenizer, codec=codec, device=device)
     if text is not None and not model.is_conditioned:
         raise UserError(f"{NO_CONDITION}; leave --text out.")

@@ -9,7 +9,7 @@ import typer
 from madrigal.errors import UserError
 from madrigal.verbs.following import CondScale, Method, Steps, Sway, followed
 from madrigal.verbs.generate import TEMPERATURE as CONTINUING
-from madrigal.verbs.sampling import PromptScale, TopK, TopP, samplings
+from madrigal.verbs.sampling import TopK, TopP, samplings
 from madrigal.verbs.say import TEMPERATURE as SPEAKING
 from madrigal.verbs.terminal import Bar, Json, given, refuse, screen
 
@@ -28,7 +28,7 @@ FOR = {
     **dict.fromkeys(("kbps", "opus"), ("codec",)),
     **dict.fromkeys(("prompt_seconds", "seconds"), ("audiolm",)),
     **dict.fromkeys(("holes", "steps", "method", "cond_scale", "sway"), ("voicebox",)),
-    **dict.fromkeys(("temperature", "top_k", "top_p", "prompt_scale"), ("audiolm", "speartts")),
+    **dict.fromkeys(("temperature", "top_k", "top_p"), ("audiolm", "speartts")),
     **dict.fromkeys(("seed", "device"), ("audiolm", "speartts", "voicebox")),
 }
 """What each option is for; those that are not here are for all."""
@@ -77,7 +77,6 @@ def evaluate(
     ] = None,
     top_k: TopK = None,
     top_p: TopP = None,
-    prompt_scale: PromptScale = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Continuation or sentence i is drawn with seed + i; default: 0.")
     ] = None,
@@ -93,7 +92,7 @@ def evaluate(
     path = Path(run)
     kind = _kind(path)
     flowing = {"steps": steps, "method": method, "cond_scale": cond_scale, "sway": sway}
-    draws = {"top_k": top_k, "top_p": top_p, "prompt_scale": prompt_scale}
+    draws = {"top_k": top_k, "top_p": top_p}
     drawing = {"seed": seed, "device": device}
     lengths = {"prompt_seconds": prompt_seconds, "seconds": seconds}
     options: dict[str, Any] = {"data": data, "out": out, "limit": limit, "recogniser": recogniser}

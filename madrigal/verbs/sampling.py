@@ -18,23 +18,17 @@ TopK = Annotated[int | None, typer.Option("--top-k", min=1, help="Draw among the
 TopP = Annotated[
     float | None, typer.Option("--top-p", min=0.0, max=1.0, help="Draw among the likeliest of this share.")
 ]
-PromptScale = Annotated[
-    float | None, typer.Option("--prompt-scale", min=0.0, help="Over 1: lean on the voice of the prompt; costs twice.")
-]
 
 
-def samplings(temperature: str, *, prompt_scale: float | None = None, **common: Any) -> "dict[str, Sampling]":
-    """The sampling of every stage: its own temperature, and what all have in common.
-
-    The coarse stage is where a voice is made: it alone leans on the prompt.
-    """
+def samplings(temperature: str, **common: Any) -> "dict[str, Sampling]":
+    """The sampling of every stage: its own temperature, and what all have in common."""
     from madrigal.engine.recipe import build_config
     from madrigal.layers.sampling import Sampling
 
-    own = {stage: {**common, "temperature": degree} for stage, degree in temperatures(temperature).items()}
-    if prompt_scale is not None:
-        own["coarse"]["prompt_scale"] = prompt_scale
-    return {stage: build_config(Sampling, options, "Sampling") for stage, options in own.items()}
+    return {
+        stage: build_config(Sampling, {**common, "temperature": degree}, "Sampling")
+        for stage, degree in temperatures(temperature).items()
+    }
 
 
 def temperatures(text: str) -> dict[str, float]:

@@ -7,7 +7,7 @@ import typer
 
 from madrigal.errors import UserError
 from madrigal.verbs.following import Bf16, CondScale, Method, Steps, Sway, followed
-from madrigal.verbs.sampling import PromptScale, TopK, TopP, samplings
+from madrigal.verbs.sampling import TopK, TopP, samplings
 from madrigal.verbs.sounding import PIPE, check_out, write_speech, write_stream
 from madrigal.verbs.terminal import Bar, Device, Json, Overwrite, given, print_json, refuse
 
@@ -50,7 +50,6 @@ def say(
     ] = None,
     top_k: TopK = None,
     top_p: TopP = None,
-    prompt_scale: PromptScale = None,
     stream: Annotated[bool, typer.Option("--stream", help="Write the sound while it is made.")] = False,
     tokenizer: Annotated[str | None, typer.Option(help="speartts: where its tokenizer is, if it has moved.")] = None,
     codec: Annotated[str | None, typer.Option(help="speartts: where its codec is, if it has moved.")] = None,
@@ -70,7 +69,7 @@ def say(
     check_out(out, overwrite=overwrite)
     flowing = {"steps": steps, "method": method, "cond_scale": cond_scale, "sway": sway, "bf16": bf16}
     timing = {"seconds": seconds, "rate": rate, "voice_text": voice_text, **flowing}
-    draws = {"top_k": top_k, "top_p": top_p, "prompt_scale": prompt_scale}
+    draws = {"top_k": top_k, "top_p": top_p}
     drawing = {"temperature": temperature, **draws, "tokenizer": tokenizer, "codec": codec}
 
     from madrigal.engine.machine import prepare_process

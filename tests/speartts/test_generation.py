@@ -309,8 +309,3 @@ def test_ids_out_of_range_are_named() -> None:
     for ids, options in ((torch.tensor([[1, TEXT]]), TO_SPEECH), (torch.tensor([[1, SPEECH]]), TO_TEXT)):
         with pytest.raises(UserError, match=f"{int(ids.max())}"):
             model.generate(ids, **options)
-
-
-def test_leaning_on_a_prompt_that_there_is_none_of_is_refused() -> None:
-    with pytest.raises(UserError, match="text has none"):
-        small_model().generate(torch.tensor([[1, 2]]), sampling=Sampling(prompt_scale=2.0), **TO_SPEECH)

@@ -190,10 +190,6 @@ def test_mistakes_are_one_sentence(command: Command, run: Path) -> None:
     Path("latin.txt").write_bytes(b"caf\xe9")
     assert "is no text in UTF-8" in command.refused("say", "--file", "latin.txt", "--run", run)
     assert "nowhere.txt cannot be read" in command.refused("say", "--file", "nowhere.txt", "--run", run)
-    assert "leans on the voice of a prompt, and there is none" in command.refused(
-        "say", "Hello.", "--run", run, "--prompt-scale", "3", "-o", "leaning.wav"
-    )
-    assert not Path("leaning.wav").exists()
     assert "write one number" in command.refused("say", "Hello.", "--run", run, "--temperature", "warm")
 
 
@@ -251,9 +247,6 @@ def test_a_run_is_judged_beside_its_ceiling(
     )
     assert "semantic with temperature 1, top_p 1e-05;" in drawn[2]["notes"][0]
     assert drawn[0]["ways"] == drawn[1]["ways"] == drawn[2]["ways"] != report["ways"]
-    assert "A prompt_scale of 3 leans on the voice of a prompt, and there is none" in command.refused(
-        "evaluate", run, "--data", "test", "--prompt-scale", "3", "-o", "report"
-    )
     (tmp_path / "none").mkdir()
     for kind in ("wav", "txt"):
         (tmp_path / f"none/2.{kind}").write_bytes((tmp_path / f"test/2.{kind}").read_bytes())

@@ -74,13 +74,8 @@ def test_python_draws_as_the_command_does(model: TextToSpeech, prompt: Path) -> 
     assert torch.equal(named, model.say("Hello.", voice=prompt, seed=3, sampling={**DRAWING, **other}).wave)
 
 
-def test_a_scale_that_has_no_prompt_to_lean_on_is_refused(prompt: Path) -> None:
-    model = speech(coarse={"span_drop_prob": 0.1})
-    leaning = {"coarse": Sampling(prompt_scale=3.0)}
-    model.say("Hello.", voice=prompt, sampling=leaning)
-    for speak in (model.say, lambda *words, **options: list(model.stream(*words, **options))):
-        with pytest.raises(UserError, match="A prompt_scale of 3 leans on the voice of a prompt, and there is none"):
-            speak("Hello.", sampling=leaning)
+def test_a_batch_holds_at_least_one_piece() -> None:
+    model = speech()
     with pytest.raises(UserError, match="batch_size is 0; say at least one piece"):
         model(["Hello."], batch_size=0)
 
