@@ -1,7 +1,7 @@
 """The multi-speaker corpus of the `audiolm/cpu` recipe: 16 kHz mono speech, most of it SYNTHETIC.
 
-OUT/test holds the last two of fourteen Kokoro voices; OUT/train holds the other twelve, blends of those twelve, blends
-of all that Kokoro has but the test's, and the other parts of codec_speech.py. Neither the test's speakers nor its
+OUT/test holds the last two of fourteen Kokoro voices; OUT/train holds the other twelve, blends of all that Kokoro has
+but the test's, and the other parts of codec_speech.py. Neither the test's speakers nor its
 sentences are in the training set: clips that say one are left out. The manifests point to the parts, which are taken
 from `--parts` where they are finished there, or built in OUT/parts.
 """
@@ -17,25 +17,24 @@ from corpus import MANIFEST, Row, arguments, read_manifest, write_manifest
 from sentences import normalise
 
 VOICES, HELD_OUT = 14, 2
-MINUTES = 46.7
-KOKORO = f"kokoro{VOICES}"
-# A dozen voices are learned by heart; that a voice is to be taken from the prompt is learned from many.
-BLENDS, BLEND_MINUTES = 60, 25
-# Twelve seconds of each are enough to be continued; in parts, each of which takes minutes and is built once.
+MINUTES, TEST_MINUTES = 24, 8
+TEST = "kokoro-test"
+# A dozen voices are learned by heart; that a voice is to be taken from the prompt is learned from many. Twelve seconds of
+# each are enough to be continued; in parts, each of which takes minutes and is built once.
 PARTS_OF_MANY, MANY, MANY_MINUTES = 6, 40, 8
 
 
 def part_builders(cache: Path, seed: int) -> dict[str, Callable[[Path], None]]:
     """What builds each part, quickest first."""
     parts = training_parts(cache, seed, without=())
-    del parts["kokoro"]  # fourteen voices take the place of its twelve, which are among them
+    del parts["kokoro"]  # less of the same twelve voices is enough: there are many more
     spoken = partial(kokoro.build, cache=cache, seed=seed, sample_rate=RATE)
     many = {f"kokoro-many-{n}": partial(_many, cache=cache, seed=seed, number=n) for n in range(1, PARTS_OF_MANY + 1)}
     return {
         **parts,
-        "kokoro-blends": partial(spoken, voices=VOICES - HELD_OUT, blends=BLENDS, minutes=BLEND_MINUTES),
+        TEST: partial(spoken, voices=VOICES, after=VOICES - HELD_OUT, minutes=TEST_MINUTES),
+        "kokoro-voices": partial(spoken, voices=VOICES - HELD_OUT, minutes=MINUTES),
         **many,
-        KOKORO: partial(spoken, voices=VOICES, minutes=MINUTES),
     }
 
 
@@ -56,16 +55,12 @@ def rows_from(out: Path, part: Path) -> list[Row]:
     return [{**row, "path": Path(start, row["path"]).as_posix()} for row in read_manifest(part / MANIFEST)]
 
 
-def divide(kokoro_rows: list[Row], other_rows: list[Row]) -> tuple[list[Row], list[Row]]:
-    """(train, test): the last voices are the test, and training loses every clip that says one of its sentences."""
-    voices = list(dict.fromkeys(row["speaker"] for row in kokoro_rows))
-    held_out = set(voices[-HELD_OUT:])
-    test = [row for row in kokoro_rows if row["speaker"] in held_out]
+def without_sentences_of(test: list[Row], rows: list[Row]) -> list[Row]:
+    """What may be trained on: every clip that says a sentence of the test is left out."""
     sentences = {normalise(row["text"]) for row in test}
-    spoken = [*other_rows, *(row for row in kokoro_rows if row["speaker"] not in held_out)]
-    train = [row for row in spoken if normalise(row["text"]) not in sentences]
+    train = [row for row in rows if normalise(row["text"]) not in sentences]
     check_held_out(train, test)
-    return train, test
+    return train
 
 
 def write_set(out: Path, rows: list[Row]) -> None:
@@ -86,8 +81,8 @@ def build(out: Path, cache: Path, seed: int, parts: Sequence[Path] = ()) -> None
         folders[part] = found
     for name in ("train", "test"):
         (out / name).mkdir(parents=True, exist_ok=True)
-    others = [row for part, folder in folders.items() if part != KOKORO for row in rows_from(out / "train", folder)]
-    train, test = divide(rows_from(out / "train", folders[KOKORO]), others)
+    test = rows_from(out / "train", folders.pop(TEST))
+    train = without_sentences_of(test, [row for folder in folders.values() for row in rows_from(out / "train", folder)])
     # Both sets lie at the same depth, so that the same relative paths lead to the parts.
     write_set(out / "train", train)
     write_set(out / "test", test)

@@ -106,14 +106,15 @@ def build(
     without: Collection[str] = (),
     blends: int = 0,
     but: Collection[str] = (),
+    after: int = 0,
 ) -> None:
     """Write `minutes` of speech in all into `out`, shared evenly by `voices` voices or by that many of their blends.
 
-    With `but`, blends are made of every voice there is but these.
+    With `but`, blends are made of every voice there is but these. The first `after` of the voices are passed over.
     """
     model = load_model(cache, seed)
     folder = voices_folder(cache)
-    names = every_voice_but(folder, but) if but else choose_voices(folder, voices, seed)
+    names = every_voice_but(folder, but) if but else choose_voices(folder, voices, seed)[after:]
     names = blend_voices(names, blends, seed) if blends else names
     with CorpusWriter(out, "Apache-2.0", synthetic=True, sample_rate=sample_rate) as writer:
         for voice in names:

@@ -26,11 +26,11 @@ def write_part(folder: Path, said: dict[str, list[str]]) -> None:
                 writer.add(f"{speaker}/{number:05d}", np.zeros(1600, dtype=np.float32), 16_000, text, speaker)
 
 
-def spoken() -> dict[str, list[str]]:
-    """Four voices; the third has a sentence of the fourth, which is held out."""
-    texts = {voice: [f"Sentence {number} of {voice}." for number in range(3)] for voice in VOICES}
-    texts[VOICES[0]].append("Sentence 1, of KOKORO four!")
-    texts[VOICES[3]].append("Sentence 1 of kokoro-four.")
+def spoken(*voices: str) -> dict[str, list[str]]:
+    """Voices with sentences of their own; the first of all has one of the last, which is held out."""
+    texts = {voice: [f"Sentence {number} of {voice}." for number in range(3)] for voice in voices}
+    if VOICES[0] in texts:
+        texts[VOICES[0]].append("Sentence 1, of KOKORO four!")
     return texts
 
 
@@ -48,7 +48,8 @@ def builders(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     parts = {
         "hibari": building("hibari", {"hibari-heart": ["Only hibari says this.", "Sentence 2 of kokoro-three."]}),
-        audiolm_speech.KOKORO: building(audiolm_speech.KOKORO, spoken()),
+        audiolm_speech.TEST: building(audiolm_speech.TEST, spoken(*VOICES[-2:])),
+        "kokoro-voices": building("kokoro-voices", spoken(*VOICES[:2])),
     }
     monkeypatch.setattr(audiolm_speech, "part_builders", lambda cache, seed: parts)
     return built
@@ -62,7 +63,7 @@ def test_the_last_voices_and_their_sentences_are_held_out(tmp_path: Path, builde
     assert not {entry.text for entry in train} & {entry.text for entry in test}
     # One clip of hibari and one of the first voice said what a held-out voice says.
     assert len(train) == 1 + 3 + 3
-    assert len(test) == 3 + 4
+    assert len(test) == 3 + 3
     for manifest in (train, test):
         assert all(manifest.resolve(entry).is_file() for entry in manifest)
     assert json.loads((tmp_path / "out" / "test" / "manifest.jsonl").read_text().splitlines()[0])["licence"] == "CC0"
@@ -71,14 +72,14 @@ def test_the_last_voices_and_their_sentences_are_held_out(tmp_path: Path, builde
 def test_finished_parts_are_used_where_they_lie(tmp_path: Path, builders: list[str]) -> None:
     elsewhere = tmp_path / "codec" / "train"
     write_part(elsewhere / "hibari", {"hibari-heart": ["Built long ago."]})
-    (elsewhere / audiolm_speech.KOKORO).mkdir()  # not finished: it has no manifest
+    (elsewhere / audiolm_speech.TEST).mkdir()  # not finished: it has no manifest
     audiolm_speech.build(tmp_path / "out", tmp_path / "cache", 0, [elsewhere])
-    assert builders == [audiolm_speech.KOKORO]
+    assert builders == [audiolm_speech.TEST, "kokoro-voices"]
     train = Manifest.load(tmp_path / "out" / "train")
     assert train.entries[0].text == "Built long ago."
     assert train.resolve(train.entries[0]).resolve().is_relative_to(elsewhere)
     audiolm_speech.build(tmp_path / "out", tmp_path / "cache", 0, [elsewhere])
-    assert builders == [audiolm_speech.KOKORO]
+    assert builders == [audiolm_speech.TEST, "kokoro-voices"]
     assert read_manifest(tmp_path / "out" / "train" / "manifest.jsonl") == [
         entry.model_dump(exclude_none=True) for entry in train
     ]
@@ -122,13 +123,35 @@ def test_the_many_are_blends_of_all_voices_but_the_tests(tmp_path: Path, monkeyp
     assert "jf_0" in kokoro.every_voice_but(tmp_path, held_out)
 
 
-def test_fourteen_voices_take_the_place_of_the_codecs_twelve(tmp_path: Path) -> None:
+def test_the_tests_voices_are_those_that_the_training_voices_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        for group in kokoro.GROUPS:
+            (tmp_path / f"{group}_{number}.bin").touch()
+    spoken: dict[Path, list[str]] = {}
+    monkeypatch.setattr(kokoro, "voices_folder", lambda cache: tmp_path)
+    monkeypatch.setattr(kokoro, "load_model", lambda cache, seed: None)
+    monkeypatch.setattr(kokoro, "chosen_sentences", lambda *given: [])
+    monkeypatch.setattr(kokoro, "speaking", lambda model, voice, folder: voice)
+    monkeypatch.setattr(
+        kokoro, "speak_for", lambda m, t, who, rate, voice, writer: spoken.setdefault(writer.folder, []).append(voice)
+    )
+    parts = audiolm_speech.part_builders(tmp_path, 0)
+    for name in (audiolm_speech.TEST, "kokoro-voices"):
+        parts[name](tmp_path / name)
+    test, train = (spoken[tmp_path / name] for name in (audiolm_speech.TEST, "kokoro-voices"))
+    assert [*train, *test] == kokoro.choose_voices(tmp_path, audiolm_speech.VOICES, 0)
+    assert len(test) == audiolm_speech.HELD_OUT
+
+
+def test_many_voices_take_the_place_of_the_codecs_twelve(tmp_path: Path) -> None:
     parts = audiolm_speech.part_builders(tmp_path, 0)
     assert "kokoro" not in parts
     assert [name for name in parts if name.startswith("kokoro")] == [
-        "kokoro-blends",
+        "kokoro-test",
+        "kokoro-voices",
         *(f"kokoro-many-{number}" for number in range(1, 7)),
-        "kokoro14",
     ]
     assert {"festvox-ru", "asterisk-fr", "asterisk-ru", "hibari", "piper-joe", "flite"} < set(parts)
 
@@ -140,5 +163,5 @@ def test_the_command_line_takes_several_folders_of_parts(
     command = ["audiolm_speech.py", "--out", str(tmp_path / "out"), "--parts", str(tmp_path / "a")]
     monkeypatch.setattr(sys, "argv", [*command, "--parts", str(tmp_path / "b")])
     audiolm_speech.main()
-    assert builders == [audiolm_speech.KOKORO]
-    assert "test: 7 clips, 2 speakers" in capsys.readouterr().out
+    assert builders == [audiolm_speech.TEST, "kokoro-voices"]
+    assert "test: 6 clips, 2 speakers" in capsys.readouterr().out
