@@ -59,7 +59,10 @@ class Plan(BaseModel):
     keep_checkpoints: int = Field(3, ge=1, description="newest checkpoints kept, beside the best")
     log_losses_every: int = Field(1, ge=1, description="steps between lines of metrics.jsonl")
 
-    mixed_precision: PrecisionName = Field("fp32", description="fp32, bf16, or fp16 with a loss scale")
+    mixed_precision: PrecisionName = Field(
+        "fp32",
+        description="fp32, bf16, fp16 with a loss scale; auto: bf16 where the device computes in it, fp32 elsewhere",
+    )
     compile: bool = Field(False, description="torch.compile on the model's blocks")
     gradient_checkpointing: bool = Field(False, description="recompute the blocks' activations in backward")
     deterministic: bool = Field(False, description="on a GPU: only kernels that repeat to the bit")

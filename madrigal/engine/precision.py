@@ -5,9 +5,16 @@ from typing import Any, Literal
 
 import torch
 
-PrecisionName = Literal["fp32", "bf16", "fp16"]
+from madrigal.engine.machine import has_bf16
+
+PrecisionName = Literal["fp32", "bf16", "fp16", "auto"]
 
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def chosen_precision(name: PrecisionName, device_type: str) -> PrecisionName:
+    """What `auto` means on a kind of device: bf16 where it computes in it, and fp32 where it would only pretend to."""
+    return ("bf16" if has_bf16(device_type) else "fp32") if name == "auto" else name
 
 
 class Precision:
@@ -22,9 +29,9 @@ class Precision:
     smallest = 1.0
 
     def __init__(self, name: PrecisionName, device_type: str) -> None:
-        self.name = name
+        self.name = chosen_precision(name, device_type)
         self.device_type = device_type
-        self.scale = 2.0**16 if name == "fp16" else 1.0
+        self.scale = 2.0**16 if self.name == "fp16" else 1.0
         self.good_steps = 0
 
     def autocast(self) -> AbstractContextManager[Any]:

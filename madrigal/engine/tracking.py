@@ -62,7 +62,7 @@ def with_precision_of(accelerator: Accelerator, plan: Plan) -> Plan:
     launched = str(accelerator.mixed_precision)
     if launched not in ("bf16", "fp16") or launched == plan.mixed_precision:
         return plan
-    if plan.mixed_precision != "fp32":
+    if plan.mixed_precision not in ("fp32", "auto"):
         raise UserError(
             f"The plan says {plan.mixed_precision} and Accelerate {launched}: name one mixed_precision for both."
         )

@@ -136,6 +136,16 @@ def test_half_precision_computes_in_it_and_learns(tmp_path: Path, precision: str
     assert half.validation()["valid/mse"] == pytest.approx(full.validation()["valid/mse"], rel=0.05)
 
 
+@pytest.mark.parametrize("computes_in_it", [True, False])
+def test_auto_is_bf16_where_the_machine_computes_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, computes_in_it: bool
+) -> None:
+    monkeypatch.setattr("madrigal.engine.precision.has_bf16", lambda device: computes_in_it)
+    named = make(RegressionTrainer, tmp_path / "named", mixed_precision="bf16" if computes_in_it else "fp32")
+    auto = make(RegressionTrainer, tmp_path / "auto", mixed_precision="auto")
+    assert [auto.train_step()["loss"] for _ in range(3)] == [named.train_step()["loss"] for _ in range(3)]
+
+
 def test_fp16_takes_the_scale_out_of_norm_and_step(tmp_path: Path) -> None:
     full, half = (make(RegressionTrainer, tmp_path / p, mixed_precision=p) for p in ("fp32", "fp16"))
     assert half.train_step()["grad_norm"] == pytest.approx(full.train_step()["grad_norm"], rel=0.02)
