@@ -23,7 +23,6 @@ from madrigal.tokenizers.mel_codec_config import MelCodecConfig
 from madrigal.tokenizers.mel_config import MelConfig
 from madrigal.tokenizers.mel_features import MelFeatures
 from madrigal.tokenizers.mel_streaming import MelStreamDecoder
-from madrigal.tokenizers.mel_voice import VoiceCode
 
 
 class MelCodec(nn.Module, Pretrained):
@@ -57,9 +56,6 @@ class MelCodec(nn.Module, Pretrained):
         self.widen = nn.Linear(config.latent_dim, dim)
         self.decoder = ConvNeXt(dim, depth=config.decoder_depth, **blocks)
         self.head = nn.Linear(dim, config.n_mels)
-        columns = config.voice_quantizers
-        sizes = {"columns": columns, "codebook_size": config.codebook_size, "depth": config.voice_depth}
-        self.voice = VoiceCode(config.n_mels, dim, hidden=hidden, **sizes) if columns else None
 
     # Numbers that others ask for.
 
@@ -85,7 +81,7 @@ class MelCodec(nn.Module, Pretrained):
 
     @property
     def num_quantizers(self) -> int:
-        return self.config.voice_quantizers + self.config.num_quantizers
+        return self.config.num_quantizers
 
     @property
     def device(self) -> torch.device:
@@ -114,26 +110,17 @@ class MelCodec(nn.Module, Pretrained):
         latents: Tensor = self.narrow(self.encoder(self.embed(frames), mask=mask))
         return latents
 
-    def frames_of(self, latents: Tensor, voice: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        """[batch, frames, latent_dim], in a `voice` [batch, 1 or frames, dim] -> log-mels [batch, frames, n_mels]."""
-        hidden = self.widen(latents)
-        if self.voice is not None:
-            assert voice is not None
-            hidden = self.voice.spoken(hidden, voice)
-        frames: Tensor = self.head(self.decoder(hidden, mask=mask))
+    def frames_of(self, latents: Tensor, mask: Tensor | None = None) -> Tensor:
+        """[batch, frames, latent_dim] -> normalised log-mels [batch, frames, n_mels]."""
+        frames: Tensor = self.head(self.decoder(self.widen(latents), mask=mask))
         return frames.float()
 
     def autoencode(
-        self, frames: Tensor, *, voice: Tensor | None = None, collect: bool = False, mask: Tensor | None = None
+        self, frames: Tensor, *, collect: bool = False, mask: Tensor | None = None
     ) -> tuple[Tensor, Quantized]:
-        """Normalised log-mels [batch, frames, n_mels], and what comes back of them through the codes.
-
-        A codec with codes of voices takes the voice of the frames themselves where none is given.
-        """
-        if voice is None and self.voice is not None:
-            voice, _ = self.voice(frames, mask)
+        """Normalised log-mels [batch, frames, n_mels], and what comes back of them through the codes."""
         quantized: Quantized = self.quantizer(self.latents(frames, mask), collect=collect, mask=mask)
-        return self.frames_of(quantized.embedding, voice, mask), quantized
+        return self.frames_of(quantized.embedding, mask), quantized
 
     @torch.no_grad()
     def tokenize(self, audio: Tensor, lengths: Tensor | None = None) -> Tensor:
@@ -147,16 +134,12 @@ class MelCodec(nn.Module, Pretrained):
             return pad_sequence(rows, batch_first=True, padding_value=PAD)
         audio = audio[..., : sizes[0]].to(self.device)
         audio = F.pad(audio, (0, -audio.shape[-1] % self.config.hop))
-        frames = self.log_mels(audio)
-        codes: Tensor = self.quantizer(self.latents(frames)).codes
-        if self.voice is None:
-            return codes
-        _, voice = self.voice(frames)
-        return torch.cat((voice.expand(-1, codes.shape[1], -1), codes), -1)
+        codes: Tensor = self.quantizer(self.latents(self.log_mels(audio))).codes
+        return codes
 
     def get_emb_from_indices(self, indices: Tensor) -> Tensor:
         """Codes [batch, frames, quantizers] -> the latents that they stand for, [batch, frames, latent_dim]."""
-        latents: Tensor = self.quantizer.decode(indices.to(self.device)[..., self.config.voice_quantizers :])
+        latents: Tensor = self.quantizer.decode(indices.to(self.device))
         return latents
 
     @torch.no_grad()
@@ -166,10 +149,7 @@ class MelCodec(nn.Module, Pretrained):
         Of a piece of a recording `start` is the number of its first frame: but for `reach` frames at its ends it
         sounds as in the whole.
         """
-        voice = None
-        if self.voice is not None:
-            voice = self.voice.decode(quantized_indices[..., : self.voice.columns].to(self.device))
-        frames = self.features.denormalise(self.frames_of(self.get_emb_from_indices(quantized_indices), voice))
+        frames = self.features.denormalise(self.frames_of(self.get_emb_from_indices(quantized_indices)))
         wave: Tensor = self.features.griffin_lim(frames, start)
         return wave[:, None]
 

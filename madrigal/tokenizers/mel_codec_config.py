@@ -26,10 +26,6 @@ class MelCodecConfig(MelConfig):
     latent_dim: Count = Field(64, description="width of what is quantized")
     codebook_size: int = Field(1024, ge=2, description="codes of a codebook")
     num_quantizers: Count = Field(8, description="codebooks, each of which refines those before it")
-    voice_quantizers: int = Field(
-        0, ge=0, description="codes of a recording, the same in all its frames, that come before those of a frame"
-    )
-    voice_depth: Count = Field(3, description="ConvNeXt blocks that hear the voice")
     quantize_dropout_cutoff_index: int = Field(0, ge=0, description="dropout keeps the codebooks up to this one")
     ema_decay: float = Field(0.98, ge=0, lt=1, description="how much of a codebook's past a step keeps")
 

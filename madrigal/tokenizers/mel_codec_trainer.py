@@ -13,7 +13,6 @@ from madrigal.engine.plan import Plan
 from madrigal.engine.recordings import RecordingsTrainer
 from madrigal.engine.trainer import Figures, Terms
 from madrigal.tokenizers.mel_codec import MelCodec
-from madrigal.tokenizers.mel_voice import disguised, halves, swapped
 
 
 class MelCodecPlan(Plan):
@@ -40,15 +39,7 @@ class MelCodecTrainer(RecordingsTrainer):
 
     def _terms(self, batch: Batch, *, collect: bool) -> Terms:
         frames, mask = self._frames(batch)
-        voice, heard = None, frames
-        if self.model.voice is not None:
-            # A voice is what both halves of a crop have in common: each half is said in that of the other.
-            frames, mask = halves(frames, mask)
-            own, _ = self.model.voice(frames, mask)
-            # The end of a short recording is silence that was put there, and has no voice.
-            voice = torch.where(swapped(mask.any(1))[:, None, None], swapped(own), own)
-            heard = disguised(frames) if collect else frames
-        made, quantized = self.model.autoencode(heard, voice=voice, collect=collect, mask=mask)
+        made, quantized = self.model.autoencode(frames, collect=collect, mask=mask)
         distance = (made - frames).abs().mean(-1)
         return {"mel": distance[mask].mean(), "commitment": quantized.commitment}
 

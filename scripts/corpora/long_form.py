@@ -3,7 +3,8 @@
 A continuation model that has only heard single sentences learns that speech stops after one. Utterances are taken in
 a shuffled order and joined until a recording is SECONDS long; the rest of a speaker makes a shorter one.
 With --speeds each recording is played at a speed of its own, which moves pitch and formants as another body would:
-a few speakers then sound like many, and a model cannot learn them by heart. --copies makes several recordings of each
+a few speakers then sound like many, and a model cannot learn them by heart. --breath lets some of the recordings be
+breathed rather than voiced, for there are such speakers too. --copies makes several recordings of each
 group, each at a speed of its own, and --most-minutes keeps speakers of whom there is much from drowning the others.
 """
 
@@ -17,6 +18,8 @@ import soundfile
 from corpus import MANIFEST, CorpusWriter, Row, arguments, read_manifest, resample
 
 PAUSE = (0.2, 0.4)
+RESONANCES = 24
+"""Cepstral coefficients that are kept of a breath: at 16 kHz, what is quicker than 1.5 ms."""
 
 
 def grouped(rows: list[Row], seconds: float, seed: int) -> list[list[Row]]:
@@ -56,6 +59,26 @@ def spoken_at(wave: np.ndarray, rate: int, speed: float) -> np.ndarray:
     return resample(wave, round(rate * speed), rate)
 
 
+def breathed(wave: np.ndarray, share: float, seed: str) -> np.ndarray:
+    """A wave [samples] of which a `share` of the amplitude is breath: noise in the same resonances; 1 is a whisper."""
+    size, hop = 512, 128
+    padded = np.pad(wave, (size, size + -len(wave) % hop))
+    window = np.hanning(size + 1)[:-1]
+    frames = np.lib.stride_tricks.sliding_window_view(padded, size)[::hop] * window
+    cepstra = np.fft.irfft(np.log(np.abs(np.fft.rfft(frames)) + 1e-4))
+    # What comes back sooner than any voice swings is the mouth's, and the rest the voice's.
+    cepstra[:, RESONANCES : size - RESONANCES + 1] = 0
+    envelope = np.exp(np.fft.rfft(cepstra).real)
+    noise = np.random.default_rng(list(seed.encode())).standard_normal((len(frames), size))
+    blown = np.fft.irfft(np.fft.rfft(noise * window) * envelope) * window
+    breath = np.zeros(len(padded))
+    for number, frame in enumerate(blown):
+        breath[number * hop : number * hop + size] += frame
+    breath = breath[size : size + len(wave)]
+    loudness = np.sqrt(np.mean(np.square(wave)) / max(float(np.mean(np.square(breath))), 1e-12))
+    return np.asarray((1 - share) * wave + share * loudness * breath, dtype=np.float32)
+
+
 def at_most(groups: list[list[Row]], seconds: float) -> list[list[Row]]:
     """The groups of each speaker up to so many seconds in all."""
     heard: dict[str, float] = defaultdict(float)
@@ -77,10 +100,12 @@ def build(
     *,
     copies: int = 1,
     most_minutes: float = math.inf,
+    breath: float = 0.0,
 ) -> None:
     """Write the joined recordings of a manifest's utterances into `out`, each at a speed drawn from `speeds`.
 
-    A group becomes as many recordings as its speaker needs to reach `most_minutes`, at the most `copies`.
+    A share `breath` of the recordings is more or less breathed. A group becomes as many recordings as its speaker needs
+    to reach `most_minutes`, at the most `copies`.
     """
     low, high = (math.log(speed) for speed in speeds)
     groups = at_most(grouped(read_manifest(manifest), seconds, seed), 60 * most_minutes)
@@ -94,7 +119,10 @@ def build(
             needed = copies if most_minutes == math.inf else math.ceil(60 * most_minutes / lengths[speaker])
             for copy in range(min(copies, needed)):
                 name = f"{seed}/speed/{number}" + (f"/{copy}" if copy else "")
-                played = spoken_at(wave, rate, math.exp(random.Random(name).uniform(low, high)))
+                chance = random.Random(name)
+                played = spoken_at(wave, rate, math.exp(chance.uniform(low, high)))
+                if chance.random() < breath:
+                    played = breathed(played, chance.uniform(0.5, 1.0), name)
                 text = " ".join(row["text"] for row in group)
                 writer.add(f"{speaker}/{number:05d}" + (f"-{copy}" if copy else ""), played, rate, text, speaker)
                 writer.rows[-1] |= {key: group[0][key] for key in ("licence", "synthetic") if key in group[0]}
@@ -119,7 +147,12 @@ def main() -> None:
     parser.add_argument(
         "--most-minutes", type=float, default=math.inf, metavar="M", help="of a speaker, copies not counted"
     )
+    parser.add_argument(
+        "--breath", type=float, default=0.0, metavar="SHARE", help="of the recordings, to be breathed (default: none)"
+    )
     args = parser.parse_args()
+    if not 0 <= args.breath <= 1:
+        parser.error("--breath is a share, from 0 to 1.")
     if args.copies < 1 or args.most_minutes <= 0:
         parser.error("--copies is a number from 1 on, and --most-minutes one over 0.")
     if not 0.5 <= args.speeds[0] <= args.speeds[1] <= 2:
@@ -132,6 +165,7 @@ def main() -> None:
         args.speeds,
         copies=args.copies,
         most_minutes=args.most_minutes,
+        breath=args.breath,
     )
 
 

@@ -65,3 +65,33 @@ def test_speakers_of_whom_there_is_little_get_more_copies_and_nobody_more_than_t
     rows = read_manifest(tmp_path / "more" / MANIFEST)
     assert [row["speaker"] for row in rows].count("a") == 4
     assert len({round(loudest_hertz(tmp_path / "more" / row["path"])) for row in rows}) == len(rows) == 8
+
+
+def test_breath_keeps_the_resonances_and_loses_the_pitch() -> None:
+    time = np.arange(RATE) / RATE
+    voice = sum(np.sin(2 * np.pi * 125 * n * time) / (1 + abs(125 * n - 1000) / 200) for n in range(1, 40))
+    voice = np.asarray(0.1 * voice, dtype=np.float32)
+    whisper = long_form.breathed(voice, 1.0, "seed")
+    assert len(whisper) == len(voice)
+    assert np.std(whisper) == pytest.approx(np.std(voice), rel=0.05)
+    levels = [np.abs(np.fft.rfft(wave)) for wave in (voice, whisper)]
+    # Of a voice all lies in its harmonics, of a breath hardly more there than between them.
+    harmonics = np.arange(8, 25) * 125
+    between = harmonics + 62
+    assert levels[0][harmonics].sum() > 20 * levels[0][between].sum()
+    assert levels[1][harmonics].sum() < 3 * levels[1][between].sum()
+    bands = [np.array([level[a : a + 250].sum() for a in range(500, 3000, 250)]) for level in levels]
+    assert np.corrcoef(*bands)[0, 1] > 0.9
+    assert np.array_equal(long_form.breathed(voice, 0.0, "seed"), voice)
+
+
+def test_a_share_of_the_recordings_is_breathed_and_the_others_are_as_before(utterances: Path, tmp_path: Path) -> None:
+    options = {"seconds": 1, "seed": 0, "speeds": (0.8, 1.25)}
+    long_form.build(utterances, tmp_path / "voiced", **options)
+    long_form.build(utterances, tmp_path / "some", breath=0.5, **options)
+    rows = read_manifest(tmp_path / "some" / MANIFEST)
+    assert [row["duration"] for row in rows] == [
+        row["duration"] for row in read_manifest(tmp_path / "voiced" / MANIFEST)
+    ]
+    pairs = [[soundfile.read(tmp_path / name / row["path"])[0] for name in ("voiced", "some")] for row in rows]
+    assert 0 < sum(np.array_equal(*pair) for pair in pairs) < len(rows)
