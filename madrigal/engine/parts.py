@@ -78,6 +78,10 @@ class WholeRecipe(BaseModel):
         """What the whole says to a part: its data, and what other parts have made."""
         raise NotImplementedError
 
+    def learns_from(self, name: str, run: Path) -> set[str]:
+        """The places that a part has learned from once it has begun."""
+        return _values(self.given(name, run))
+
     @property
     def sources(self) -> dict[str, Path]:
         """The sets of recordings, by the names of their prepared folders."""
@@ -178,7 +182,7 @@ class WholeTraining:
         later = self._whole.parts[self._whole.parts.index(name) + 1 :]
         for other in later:
             has_learned = newest_whole(self.path / other / "checkpoints") is not None
-            if has_learned and str(self.path / name) in _values(self._whole.given(other, self.path)):
+            if has_learned and str(self.path / name) in self._whole.learns_from(other, self.path):
                 raise UserError(
                     f"{name} would be trained on, and {other} has learned from it as it is: leave {name} as it was, or "
                     f"start over in another run."

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from madrigal.engine.machine import matmul_rate
-from madrigal.engine.precision import chosen_precision
 from madrigal.engine.task import Figures
 
 if TYPE_CHECKING:
@@ -16,8 +15,7 @@ LogFn = Callable[[Figures], None]
 def report_step(trainer: "Trainer", figures: Figures, log_fn: LogFn | None) -> None:
     """Show a step that was taken; its figures are published every `log_losses_every` steps."""
     progress, plan = trainer.progress, trainer.plan
-    kind = trainer.device.type
-    machine = matmul_rate(str(trainer.device), 32 if chosen_precision(plan.mixed_precision, kind) == "fp32" else 16)
+    machine = matmul_rate(str(trainer.device), 32 if plan.mixed_precision == "fp32" else 16)
     if trainer.is_main:
         shown = {k: v for k, v in figures.items() if not k.endswith(("lr", "grad_norm"))}
         progress.step(trainer.step, shown, trainer.step_units, trainer.step_flops, machine)

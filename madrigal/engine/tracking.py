@@ -14,6 +14,7 @@ from accelerate import Accelerator, InitProcessGroupKwargs
 from accelerate.utils import DistributedType
 
 from madrigal.engine.plan import Plan
+from madrigal.engine.precision import chosen_precision
 from madrigal.errors import UserError
 
 
@@ -61,7 +62,9 @@ def with_precision_of(accelerator: Accelerator, plan: Plan) -> Plan:
     """The plan in the precision that Accelerate was launched with, where the plan itself names none."""
     launched = str(accelerator.mixed_precision)
     if launched not in ("bf16", "fp16") or launched == plan.mixed_precision:
-        return plan
+        return plan.model_copy(
+            update={"mixed_precision": chosen_precision(plan.mixed_precision, accelerator.device.type)}
+        )
     if plan.mixed_precision not in ("fp32", "auto"):
         raise UserError(
             f"The plan says {plan.mixed_precision} and Accelerate {launched}: name one mixed_precision for both."

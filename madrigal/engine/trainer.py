@@ -99,6 +99,9 @@ class Trainer(Task):
         self.ema = average_by(plan, self.averaged(), without=self.frozen())
         prepare_blocks(self.blocks(), recompute=plan.gradient_checkpointing, compile=plan.compile)
         self.recipe = recipe or {"system": self.system, "plan": plan.recorded()}
+        if "mixed_precision" in self.recipe.get("plan", {}):
+            # What `auto` was here: the run is repeated, and gone on with, in the same numbers.
+            self.recipe["plan"] = {**self.recipe["plan"], "mixed_precision": plan.mixed_precision}
         self.progress = Progress(self.num_train_steps, self.unit)
         self.tracking = Tracking(self.accelerator, self.system)
         is_given = accelerator is not None

@@ -4,7 +4,7 @@ A system says how one batch of pieces is spoken, or how one piece is streamed; a
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from madrigal.engine.randomness import seed_for, seeds_of
 from madrigal.errors import UserError
 from madrigal.speaking.script import Script
+from madrigal.tokenizers.text import shortened
 
 PAUSE_SECONDS = 0.15
 """Silence between two pieces of a text, beside what is silent in them."""
@@ -22,11 +23,15 @@ Progress = Callable[[int, int], object]
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece of a text: how it was read, how sure the model was (0 to 1, or None), and whether it came to an end."""
+    """A piece of a text: how it was read, how sure the model was (0 to 1, or None), and whether it came to an end.
+
+    `seconds` is how long it lasts: 0 where nothing was said of it.
+    """
 
     text: str
     confidence: float | None = None
     ended: bool = True
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,13 @@ class Speech:
         """The mean of its pieces; None where the model does not say."""
         known = [piece.confidence for piece in self.pieces if piece.confidence is not None]
         return sum(known) / len(known) if known else None
+
+    @property
+    def warnings(self) -> list[str]:
+        """A sentence on every piece that is not said, or not to its end."""
+        unsaid = [f"Nothing was said of {shortened(piece.text)!r}." for piece in self.pieces if not piece.seconds]
+        cut = [piece for piece in self.pieces if piece.seconds and not piece.ended]
+        return unsaid + [f"{shortened(piece.text)!r} was cut off: it found no end in time." for piece in cut]
 
 
 class Speaker(nn.Module):
@@ -125,18 +137,24 @@ class Speaker(nn.Module):
 
     def _in_turn(self, script: Script, speak: Callable[[Place], Iterator[Tensor]], *, seed: int) -> Iterator[Tensor]:
         """The sound of a text as it comes, piece by piece."""
+        is_begun = False
         for number, words in enumerate(script.pieces):
             sound = speak(Place(0, number, words, piece_seed(seed, number)))
             first = next(sound, None)
-            if number:
+            if first is None:
+                continue
+            if is_begun:
                 yield self.silence(PAUSE_SECONDS)
-            if first is not None:
-                yield first
+            is_begun = True
+            yield first
             yield from sound
 
     def _joined(self, said: Sequence[Said], script: Script) -> Speech:
-        waves = [part for _, wave in said for part in (self.silence(PAUSE_SECONDS), wave)][1:]
-        return Speech(torch.cat(waves, -1), self.sample_rate, [piece for piece, _ in said], script.unknown)
+        heard = [wave for _, wave in said if wave.shape[-1]]
+        # Around what was not said there is no pause either.
+        waves = [part for wave in heard for part in (self.silence(PAUSE_SECONDS), wave)][1:] or [self.silence(0)]
+        pieces = [replace(piece, seconds=wave.shape[-1] / self.sample_rate) for piece, wave in said]
+        return Speech(torch.cat(waves, -1), self.sample_rate, pieces, script.unknown)
 
 
 def piece_seed(seed: int, number: int) -> int:

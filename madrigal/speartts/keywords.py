@@ -6,6 +6,7 @@ is refused in a sentence that says what to use.
 
 from typing import Any
 
+from madrigal.audiolm.keywords import without
 from madrigal.data.tokens import PAD
 from madrigal.engine.keywords import renamed
 from madrigal.engine.recipe import build_config
@@ -24,6 +25,9 @@ SETTLED: dict[str, tuple[Any, str]] = {
     "autoset_text_eos_id": (True, "every row ends with an end of its own"),
     "use_openai_tokenizer": (False, "give text={'kind': 'bpe'} for a tokenizer that learns from your texts"),
     "tokenizer_encode": (None, "give text={'kind': 'bytes'}, or another kind, or ids in place of strings"),
+}
+PAIRS: dict[str, tuple[Any, str]] = {
+    "dataset_delimiter_id": (-1, "pairs are stored as pairs, with nothing between them")
 }
 PLAN = {"num_warmup_steps": "warmup_steps", "log_every": "log_losses_every"}
 
@@ -51,9 +55,7 @@ def _spec(text: Any) -> TextSpec:
 
 def trainer_words(options: Options, where: str) -> Options:
     """A trainer's keywords, with the plan's names for the older ones."""
-    options = dict(options)
-    options.pop("dataset_delimiter_id", None)  # pairs are stored as pairs, with nothing between them
-    return renamed(options, PLAN, where)
+    return renamed(without(options, PAIRS, where), PLAN, where)
 
 
 def check_tokenizer(wav2vec: Any, config: TextToSemanticConfig) -> None:

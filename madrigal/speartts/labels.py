@@ -11,6 +11,7 @@ All files are written beside their places and renamed: a kill at any instant cos
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from madrigal.data.manifest import MANIFEST, REJECTED, Entry, Manifest, read_lines, write_lines
 from madrigal.data.token_writing import close_folder, cut, finished_shard, open_folder, remove_remains, write_shard
-from madrigal.data.tokens import TokenInfo, digest
+from madrigal.data.tokens import TOKENS, TokenInfo, digest
 from madrigal.errors import UserError
 
 SETTINGS, READ = "settings.json", "read"
@@ -112,7 +113,9 @@ class LabelFolder:
             reason, source[name] = label.rejected_for(threshold), entry.path
             said = label.model_dump(exclude_none=True, exclude={"path", "ended", "reason"})
             if reason is None:
-                passed.append(Entry(**{**entry.model_dump(exclude_none=True), **said, "path": name}))
+                # A text that the recording had was not read by anybody here.
+                known = entry.model_dump(exclude_none=True, exclude={"text", "text_ids", "phonemes"})
+                passed.append(Entry(**{**known, **said, "path": name}))
             else:
                 rejected.append({"path": name, "duration": entry.duration, **said, "reason": reason})
         write_lines(self.folder / REJECTED, rejected)
@@ -153,6 +156,8 @@ def begin(folder: str | Path, settings: Settings, *, overwrite: bool = False) ->
             file.unlink()
     for name in (MANIFEST, REJECTED):
         (folder / name).unlink(missing_ok=True)
+    for tokens in list(folder.glob(f"*-*-*/{TOKENS}")):
+        shutil.rmtree(tokens.parent)  # of other recordings, or by another tokenizer
     write_lines(folder / SETTINGS, [settings.model_dump()])
 
 

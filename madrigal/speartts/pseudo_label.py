@@ -173,6 +173,8 @@ def pseudo_label(
     run = reading_run(Path(run))
     reader = Reader(TextToSemantic.from_pretrained(run), beam_size=beam_size, batch_size=batch_size)
     fingerprint = learned_by(run).get("tokenizer") or _tokenizer(run, tokenizer).fingerprint()
+    if tokens is not None:
+        TokenShards.find(tokens, fingerprint, manifest)  # what is mistyped is told while the old labels are still there
     begin(folder, reader.settings(fingerprint, manifest, threshold), overwrite=overwrite)
     shards = _shards(manifest, fingerprint, tokens, lambda: _tokenizer(run, tokenizer), folder, workers)
     labels = LabelFolder(folder, manifest, TokenInfo(**shards.info.model_dump(include=set(TokenInfo.model_fields))))

@@ -11,6 +11,7 @@ from madrigal.data.source import manifest_of
 from madrigal.engine.checkpoint import newest_whole
 from madrigal.engine.randomness import seed_everything
 from madrigal.engine.recipe import build_config
+from madrigal.errors import UserError
 from madrigal.speartts.config import TextToSemanticConfig
 from madrigal.speartts.model import TextToSemantic
 from madrigal.speartts.plans import PretrainPlan, ReadPlan, SpeakPlan, SpearPlan
@@ -19,7 +20,7 @@ from madrigal.speartts.starting import check_tokens, sizes_of, start_from
 from madrigal.speartts.trainer import SpearTrainer
 from madrigal.speartts.training import SemanticToTextTrainer, SpeechSpeechPretrainer, TextToSemanticTrainer
 from madrigal.tokenizers.loading import load_tokenizer
-from madrigal.tokenizers.text import TextSpec, fit_text, make_text_tokenizer
+from madrigal.tokenizers.text import TextSpec, fit_text, has_to_learn, make_text_tokenizer
 
 
 class SpearRecipe(TokenRecipe):
@@ -41,10 +42,10 @@ class SpearRecipe(TokenRecipe):
     @model_validator(mode="before")
     @classmethod
     def _without_a_start_all_learns(cls, values: Any) -> Any:
-        """Where the plan does not say otherwise: there is nothing learned to keep."""
+        """Whatever the plan says of freezing, which is about a start: there is nothing learned to keep."""
         if not isinstance(values, dict) or values.get("start") is not None or not isinstance(values.get("plan"), dict):
             return values
-        return {**values, "plan": {**cls.all_learns, **values["plan"]}}
+        return {**values, "plan": {**values["plan"], **cls.all_learns}}
 
     @model_validator(mode="after")
     def _options_are_known(self) -> Self:
@@ -89,7 +90,8 @@ class SpearRecipe(TokenRecipe):
             text = TextSpec()
         if text is not None:
             spec = text if isinstance(text, TextSpec) else build_config(TextSpec, text, "The recipe's model.text")
-            spec = fit_text(spec, self._texts()) if _has_to_learn(spec) else spec
+            if has_to_learn(spec):
+                spec = fit_text(spec, texts_to_learn(spec, self._texts(), self.data.path))
             known |= {"text": spec, "num_text_token_ids": make_text_tokenizer(spec).size}
         given = {name: value for name, value in self.model.items() if name != "text"}
         return build_config(TextToSemanticConfig, {**known, **given}, "The recipe's model")
@@ -100,8 +102,14 @@ class SpearRecipe(TokenRecipe):
             return [entry.text for entry in manifest_of(self.data.path, Path(folder)) if entry.text]
 
 
-def _has_to_learn(spec: TextSpec) -> bool:
-    return (spec.kind == "bpe" and not spec.merges) or (spec.kind == "characters" and not spec.alphabet)
+def texts_to_learn(spec: TextSpec, texts: list[str], where: Path) -> list[str]:
+    """The texts, where there are any for a spec to learn from."""
+    if not texts:
+        raise UserError(
+            f"Text of kind {spec.kind} is learned from texts, and no recording of {where} has one: take kind=bytes or "
+            "kind=phonemes, or give it what another run has learned (the model.text of its config.json)."
+        )
+    return texts
 
 
 class SpeechSpeechRecipe(SpearRecipe):
@@ -129,7 +137,7 @@ class TextToSemanticRecipe(SpearRecipe):
     """`system: text-to-semantic`. Without a start nothing is frozen: there is nothing learned to keep."""
 
     trainer_kind = TextToSemanticTrainer
-    all_learns: ClassVar[dict[str, Any]] = {"tuned_encoder_layers": None}
+    all_learns: ClassVar[dict[str, Any]] = {"tuned_encoder_layers": None, "freeze_encoder_layers_below": None}
 
     system: Literal["text-to-semantic"]
     data: PairSource

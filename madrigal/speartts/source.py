@@ -49,14 +49,15 @@ class PairSource(TranscribedSource):
 
 def transcribed(dataset: Any, tokenizer: TextTokenizer | None, say: Say | None, where: Path) -> Any:
     """The recordings that have a text; one that the tokenizer cannot say is told before training begins."""
-    _check_texts(dataset.entries, tokenizer, where)
+    check_texts(dataset.entries, tokenizer, where)
     chosen, left_out = with_text(dataset)
     if left_out and say is not None:
         say(f"{left_out} of {len(dataset)} recordings of {where} have no text and are left out")
     return chosen
 
 
-def _check_texts(entries: Iterable[Entry], tokenizer: TextTokenizer | None, where: Path) -> None:
+def check_texts(entries: Iterable[Entry], tokenizer: TextTokenizer | None, where: Path) -> None:
+    """Refuse recordings of which one has a text that cannot be said."""
     if tokenizer is None:
         return
     for entry in entries:
@@ -103,7 +104,7 @@ def with_generated(
             f"The pairs in {folder} hold tokens of another tokenizer ({found}, and this one is "
             f"{wav2vec.fingerprint()}): label the recordings again with a model of this one."
         )
-    _check_texts(generated.manifest, text, folder)
+    check_texts(generated.manifest, text, folder)
     _check_ids(generated.manifest, text, folder)
     new = _not_among(generated, {*_recordings_of(real), *_recordings_of(valid)})
     if len(new) < len(generated) and say is not None:

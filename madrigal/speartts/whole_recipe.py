@@ -31,12 +31,13 @@ from madrigal.engine.recipe import build_config
 from madrigal.errors import UserError
 from madrigal.speartts.labels import SETTINGS, OtherLabels
 from madrigal.speartts.pseudo_label import THRESHOLD, pseudo_label
-from madrigal.speartts.recipe import SemanticToTextRecipe, SpeechSpeechRecipe, TextToSemanticRecipe
+from madrigal.speartts.recipe import SemanticToTextRecipe, SpeechSpeechRecipe, TextToSemanticRecipe, texts_to_learn
+from madrigal.speartts.source import check_texts
 from madrigal.tokenizers.kmeans_recipe import KmeansRecipe
 from madrigal.tokenizers.loading import STAGE as TOKENIZER
 from madrigal.tokenizers.loading import load_codec, load_tokenizer
 from madrigal.tokenizers.masked_prediction_recipe import MaskedPredictionRecipe
-from madrigal.tokenizers.text import TextSpec
+from madrigal.tokenizers.text import TextSpec, has_to_learn, make_text_tokenizer
 from madrigal.tokenizers.tokenizing import tokenize_manifest
 
 LABELS = "labels"
@@ -131,6 +132,11 @@ class SpearTTSRecipe(WholeRecipe):
             values["data"]["generated"] = str(run / LABELS)
         return values
 
+    def learns_from(self, name: str, run: Path) -> set[str]:
+        """The labels that speak learns are what read made of the recordings."""
+        labelled = {self.at("read", run)} if name == "speak" and self.read is not None else set()
+        return super().learns_from(name, run) | labelled
+
     def tokens_of(self, run: Path) -> Path:
         return run / TOKENS if self.tokens is None else self.tokens
 
@@ -156,22 +162,29 @@ class SpearTTSRecipe(WholeRecipe):
 
     def _check_texts(self, run: Path) -> None:
         """What is read in phonemes can be said only by a speaker that takes these phonemes."""
+        for spec in self.texts(run):
+            make_text_tokenizer(spec)  # a package that is missing is told now
         if self.read is None:
             return
-        read, speak = self._text("read", run), self._text("speak", run)
+        read, speak = self.text_of("read", run), self.text_of("speak", run)
         if read is not None and speak is not None and read.kind == "phonemes" and read != speak:
             raise UserError(
                 "read writes phonemes, which are no text that another kind could read again: give speak the model.text "
                 "of read, or let read take another kind."
             )
 
-    def _text(self, name: str, run: Path) -> TextSpec | None:
+    def texts(self, run: Path) -> list[TextSpec]:
+        """How the parts that are to learn texts take them, where nothing has to be learned for that first."""
+        specs = [self.text_of(name, run) for name in ("read", "speak") if isinstance(getattr(self, name), dict)]
+        return [spec for spec in specs if spec is not None and not has_to_learn(spec)]
+
+    def text_of(self, name: str, run: Path) -> TextSpec | None:
         """How text becomes ids in a part, as far as it is said; None where it is not on this machine."""
         value = getattr(self, name)
         if isinstance(value, dict):
             said = self.part(name, run).model.get("text")
             if said is None and name != "pretrain" and self.pretrain is not None:
-                return self._text("pretrain", run)  # it is taken over with the weights
+                return self.text_of("pretrain", run)  # it is taken over with the weights
             return build_config(TextSpec, said or {}, f"The recipe's {name}.model.text")
         config = _config(value)
         return None if config is None else build_config(TextSpec, config.get("text") or {}, f"The text of {value}")
@@ -238,6 +251,12 @@ class SpearTTSTraining(WholeTraining):
                 f"None of the recordings of {self.recipe.data.path} has a text: write NAME.txt beside NAME.wav, or "
                 "give a manifest with texts as data."
             )
+        spec = None if self.recipe.pretrain is None else self.recipe.text_of("pretrain", self.path)
+        if "pretrain" in self.recipe.parts and spec is not None and has_to_learn(spec):
+            heard = manifests[self.recipe.heard]
+            texts_to_learn(spec, [entry.text for entry in heard if entry.text], heard.root)
+        for spec in self.recipe.texts(self.path):
+            check_texts(manifests[TRANSCRIBED], make_text_tokenizer(spec), self.recipe.data.path)
         return manifests
 
     def before(self, name: str) -> None:

@@ -151,16 +151,21 @@ def make_text_tokenizer(spec: TextSpec) -> TextTokenizer:
     return Phonemes(spec)
 
 
+def has_to_learn(spec: TextSpec) -> bool:
+    """Whether a spec is of no use before `fit_text` has seen some texts."""
+    return (spec.kind == "bpe" and not spec.merges) or (spec.kind == "characters" and not spec.alphabet)
+
+
 def fit_text(spec: TextSpec, texts: Iterable[str]) -> TextSpec:
     """The spec with what it learns from `texts`; one that has nothing to learn comes back as it is."""
-    if spec.kind == "characters" and spec.alphabet is None:
+    if not has_to_learn(spec):
+        return spec
+    if spec.kind == "characters":
         alphabet = "".join(sorted({character for text in texts for character in text}))
         return spec.model_copy(update={"alphabet": alphabet})
-    if spec.kind == "bpe" and not spec.merges:
-        from madrigal.tokenizers.text_bpe import learned_merges
+    from madrigal.tokenizers.text_bpe import learned_merges
 
-        return spec.model_copy(update={"merges": learned_merges(texts, spec.vocabulary)})
-    return spec
+    return spec.model_copy(update={"merges": learned_merges(texts, spec.vocabulary)})
 
 
 def listed(characters: list[str], most: int = 5) -> str:

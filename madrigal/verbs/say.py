@@ -96,6 +96,8 @@ def say(
             done = write_stream(model.stream(words, **options), out, model)
         else:
             done = write_speech(lambda: model.say(words, progress=bar, **options), out)
+    for warning in done.warnings:
+        typer.echo(f"{warning} Try another --seed, or train for longer.", err=True)
     if stream or out == PIPE:
         typer.echo(done.line(model.sample_rate), err=True)
     if out == PIPE:
@@ -111,6 +113,7 @@ def say(
             "seed": seed,
             "pieces": script.pieces,
             "unknown": script.unknown,
+            "warnings": list(done.warnings),
             "first_sound_seconds": round(done.first, 3),
             "took_seconds": round(done.took, 3),
         }

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +15,12 @@ PIPE = Path("-")
 
 @dataclass(frozen=True)
 class Sounded:
-    """Samples that were written, seconds until the first of them, and until the last."""
+    """Samples that were written, seconds until the first of them, and until the last; and what went wrong."""
 
     samples: int
     first: float
     took: float
+    warnings: Sequence[str] = ()
 
     def line(self, rate: int) -> str:
         seconds = self.samples / rate
@@ -54,7 +55,7 @@ def write_speech(make: Callable[[], Any], out: Path) -> Sounded:
     _check_said(samples)
     _make_folder(out)
     write(out, speech.wave, speech.sample_rate)
-    return Sounded(samples, took, took)
+    return Sounded(samples, took, took, speech.warnings)
 
 
 def write_stream(pieces: Iterator[Any], out: Path, model: Any) -> Sounded:

@@ -143,6 +143,7 @@ def test_auto_is_bf16_where_the_machine_computes_in_it(
     monkeypatch.setattr("madrigal.engine.precision.has_bf16", lambda device: computes_in_it)
     named = make(RegressionTrainer, tmp_path / "named", mixed_precision="bf16" if computes_in_it else "fp32")
     auto = make(RegressionTrainer, tmp_path / "auto", mixed_precision="auto")
+    assert auto.recipe["plan"]["mixed_precision"] == named.plan.mixed_precision
     assert [auto.train_step()["loss"] for _ in range(3)] == [named.train_step()["loss"] for _ in range(3)]
 
 

@@ -235,6 +235,33 @@ def test_processes_write_what_one_process_writes(run: Path, tmp_path: Path) -> N
     assert files(tmp_path / "one") == files(tmp_path / "two")
 
 
+def test_a_mistake_costs_no_labels(run: Path, tmp_path: Path) -> None:
+    manifest = speech(tmp_path / "speech")
+    label(run, manifest, tmp_path / "labels")
+    before = files(tmp_path / "labels")
+    with pytest.raises(UserError, match="holds no finished tokens"):
+        label(run, manifest, tmp_path / "labels", beam_size=3, tokens=tmp_path / "mistyped", overwrite=True)
+    assert files(tmp_path / "labels") == before
+
+
+def test_labels_that_replace_others_have_tokens_of_their_own(run: Path, tmp_path: Path) -> None:
+    label(run, speech(tmp_path / "speech", count=8), tmp_path / "labels")
+    made = label(run, speech(tmp_path / "less", count=4), tmp_path / "labels", overwrite=True).manifest
+    assert len(list((tmp_path / "labels").glob("*/tokens.json"))) == 1
+    assert TokenShards.find(tmp_path / "labels", "*", made).info.entries == len(made)
+
+
+def test_a_text_that_was_not_read_is_no_label(tmp_path: Path) -> None:
+    pytest.importorskip("espeakng_loader")
+    size = make_text_tokenizer(TextSpec(kind="phonemes")).size
+    reads = reading_run(tmp_path / "run", text={"kind": "phonemes"}, num_text_token_ids=size)
+    manifest = speech(tmp_path / "speech")
+    entries = [entry.model_copy(update={"text": "What it really says."}) for entry in manifest]
+    made = label(reads, Manifest(manifest.root, entries), tmp_path / "labels").manifest
+    assert all(entry.text is None for entry in made)
+    assert all("phonemes" in (entry.model_extra or {}) for entry in made)
+
+
 def test_SP12_nothing_is_overwritten_unasked(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = speech(tmp_path / "speech")
     known = confidences(run, manifest, tmp_path / "out")

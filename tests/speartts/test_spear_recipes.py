@@ -169,9 +169,27 @@ def test_a_start_of_another_size_is_refused(corpus: Path, tmp_path: Path, pretra
 def test_without_a_start_everything_learns(corpus: Path, tmp_path: Path, system: str) -> None:
     made = recipe(corpus, system).trainer(tmp_path / "a")
     assert all(parameter.requires_grad for parameter in made.model.parameters())
+    # What the recipe says of freezing is about a start.
     said = {"semantic-to-text": "plan.freeze_encoder=true", "text-to-semantic": "plan.tuned_encoder_layers=1"}[system]
     made = recipe(corpus, system, said).trainer(tmp_path / "b")
-    assert not all(parameter.requires_grad for parameter in made.model.parameters())
+    assert all(parameter.requires_grad for parameter in made.model.parameters())
+
+
+@pytest.mark.parametrize("size", ["tiny", "cpu", "paper"])
+@pytest.mark.parametrize("system", SYSTEMS[1:])
+def test_without_a_start_no_recipe_freezes_anything(system: str, size: str) -> None:
+    plan = load_recipe(f"{system}/{size}", ["data=nowhere", "start=null"]).plan
+    assert not getattr(plan, "freeze_encoder", False)
+    assert getattr(plan, "tuned_encoder_layers", None) is None
+
+
+def test_pairs_of_letters_cannot_be_learned_where_there_are_no_texts(corpus: Path, tmp_path: Path) -> None:
+    unsaid = tmp_path / "unsaid"
+    unsaid.mkdir()
+    shutil.copy(corpus / "said" / "0.wav", unsaid)
+    made = recipe(corpus, "speech-speech", "model.text={kind: bpe}", f"data={unsaid}")
+    with pytest.raises(UserError, match=r"Text of kind bpe is learned from texts, and no recording of .* has one"):
+        made.trainer(tmp_path / "run")
 
 
 def test_byte_pairs_are_learned_from_the_texts_and_kept(corpus: Path, tmp_path: Path) -> None:

@@ -173,6 +173,32 @@ def test_a_model_that_says_nothing_gives_no_sound(prompt: Path) -> None:
         assert waves[0].shape == (0,)
 
 
+def test_what_is_not_said_has_no_pause_and_is_told(
+    model: TextToSpeech, prompt: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, semantic = model.say(TEXT, voice=prompt, seed=3), TextToSpeech.semantic
+
+    def silent(self: TextToSpeech, texts: Any, *rest: Any) -> Any:
+        pieces, rows = semantic(self, texts, *rest)
+        return pieces, [row[: 0 if "early" in text else None] for text, row in zip(texts, rows, strict=True)]
+
+    monkeypatch.setattr(TextToSpeech, "semantic", silent)
+    said = model.say(TEXT, voice=prompt, seed=3)
+    assert torch.equal(said.wave, whole.wave[: said.wave.shape[0]])
+    assert said.seconds == said.pieces[0].seconds > 0 == said.pieces[1].seconds
+    assert said.warnings == ["Nothing was said of 'It is early.'."]
+    assert sum(piece.shape[-1] for piece in model.stream(TEXT, voice=prompt, seed=3)) == said.wave.shape[0]
+    assert model.say("It is early. So early.", voice=prompt).wave.shape == (0,)
+
+
+def test_numbers_are_read_out_in_english_alone() -> None:
+    pytest.importorskip("espeakng_loader")
+    for language, said in (("en-us", "It costs five."), ("de", "It costs 5.")):
+        spec = TextSpec(kind="phonemes", language=language)
+        model = speech(text=spec)
+        assert model.script("It costs 5.").pieces == [said]
+
+
 def test_a_model_without_an_end_is_stopped() -> None:
     model = speech()
     with torch.no_grad():

@@ -162,6 +162,41 @@ def test_phonemes_that_nobody_could_say_are_told_before_training(corpus: Path, t
     recipe(corpus, f"speak.{phonemes}").check(tmp_path / "run")  # letters are read as any text
 
 
+def test_a_reader_whose_labels_were_learned_learns_no_more(run: Path, corpus: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "run"
+    shutil.copytree(run, mine)
+    before = (mine / "recipe.yaml").read_text()
+    with pytest.raises(UserError, match="read would be trained on, and speak has learned from it as it is"):
+        recipe(corpus, "read.plan.num_train_steps=900").trainer(mine, resume=True).train()
+    assert (mine / "recipe.yaml").read_text() == before
+
+
+def test_a_text_that_nobody_could_say_is_told_before_training(corpus: Path, tmp_path: Path) -> None:
+    shutil.copytree(corpus / "few", tmp_path / "few")
+    for number, file in enumerate(sorted((tmp_path / "few").glob("*.txt"))):
+        file.write_text("Hum number one." if number else "Hum № one.")
+    changes = [f"data={tmp_path / 'few'}", "read.model.text={kind: characters}", "speak.model.text={kind: characters}"]
+    with pytest.raises(UserError, match=r"The text of .*0\.wav in .* holds '№'"):
+        recipe(corpus, *changes).trainer(tmp_path / "run")
+
+
+def test_a_package_that_is_missing_is_told_before_training(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(spec: Any) -> Any:
+        raise UserError("Phonemes need the package espeakng-loader")
+
+    monkeypatch.setattr("madrigal.speartts.whole_recipe.make_text_tokenizer", missing)
+    with pytest.raises(UserError, match="Phonemes need the package"):
+        recipe(corpus).trainer(tmp_path / "run")
+    assert not (tmp_path / "run" / "recipe.yaml").exists()
+
+
+def test_pairs_of_letters_that_pretraining_cannot_learn_are_told_before_training(corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"Text of kind bpe is learned from texts, and no recording of .* has one"):
+        recipe(corpus, "pretrain.model.text={kind: bpe}").trainer(tmp_path / "run")
+
+
 def test_other_labels_need_another_speaker(run: Path, corpus: Path, tmp_path: Path) -> None:
     mine = tmp_path / "run"
     shutil.copytree(run, mine)
