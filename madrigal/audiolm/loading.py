@@ -71,10 +71,10 @@ def load_stage(name: str, run: Path, audio_conditioner: nn.Module | None = None,
     return STAGES[name].from_pretrained(run, averaged=averaged, audio_conditioner=deepcopy(audio_conditioner))
 
 
-def find_parts(runs: Sequence[str | Path], parts_of: Callable[[Path], dict[str, Path]]) -> dict[str, Path]:
+def find_parts(runs: Sequence[str | Path] | str | Path, parts_of: Callable[[Path], dict[str, Path]]) -> dict[str, Path]:
     """The run of every part by its name; `parts_of` gives those of one run."""
     found: dict[str, Path] = {}
-    for run in map(Path, runs):
+    for run in map(Path, [runs] if isinstance(runs, str | Path) else runs):
         if not run.is_dir():
             raise UserError(f"There is no run {run}; name the folder that `madrigal train` wrote.")
         for name, path in parts_of(run).items():

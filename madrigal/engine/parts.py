@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from madrigal.data.manifest import MANIFEST, Manifest
 from madrigal.data.source import manifest_of
 from madrigal.data.tokens import TOKENS as SHARDS
+from madrigal.engine.changes import changes, told
 from madrigal.engine.checkpoint import newest_whole, read_state
 from madrigal.engine.plan import Plan
 from madrigal.engine.progress import tell
@@ -25,8 +26,12 @@ TOKENS, DATA = "tokens", "data"
 
 
 def name_of_part(value: Any) -> Any:
-    """`coarse=RUN` on the command line falls upon the recipe of one to train, and takes its place."""
-    return value["path"] if isinstance(value, dict) and "path" in value else value
+    """`coarse=RUN` on the command line falls upon the recipe of one to train, and takes its place.
+
+    A folder is named from the root: a run is used from other places than the one it was trained in.
+    """
+    value = value["path"] if isinstance(value, dict) and "path" in value else value
+    return str(Path(value).absolute()) if isinstance(value, str) and Path(value).is_dir() else value
 
 
 class WholeRecipe(BaseModel):
@@ -132,6 +137,10 @@ class WholeTraining:
             self.clear()
         self.path.mkdir(parents=True, exist_ok=True)
         self._former = file.read_text() if file.exists() else None
+        if resume and self._former is not None:
+            changed = changes(yaml.safe_load(self._former), recipe.model_dump(mode="json", exclude_none=True))
+            if changed:
+                tell(f"Not as before: {told(changed)}")
         replace_file(file, yaml.safe_dump(recipe.model_dump(mode="json", exclude_none=True), sort_keys=False))
 
     def before(self, name: str) -> None:

@@ -48,7 +48,7 @@ def without_silence(wave: Wave, depth: float = 35.0, frame: int = 480, pause: in
     frames = wave[: count * frame].reshape(count, frame)
     levels = np.sqrt((frames.astype(np.float64) ** 2).mean(axis=1))
     loud = levels > np.quantile(levels, 0.95) * 10 ** (-depth / 20)
-    near = np.convolve(loud, np.ones(pause + 1), mode="same") > 0.5
+    near = np.convolve(loud, np.ones(pause + 1))[pause // 2 :][:count] > 0.5
     return np.asarray(frames[near].reshape(-1)) if near.any() else wave
 
 

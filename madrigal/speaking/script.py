@@ -56,5 +56,7 @@ def script_of(
     pieces = [piece for piece in pieces if any(character.isalnum() for character in piece)]
     if not pieces:
         why = f": {listed(reading.unknown)} cannot be said" if reading.unknown else ""
+        if reading.unknown and language is not None and not tokenizer.unknown(text):
+            why += " by a model of English (one that was trained with model.text.read=null says all its letters)"
         raise UserError(f"There is nothing to say in {shortened(text.strip())!r}{why}; write words or numbers.")
     return Script(pieces, reading.unknown, reading.warning)

@@ -218,10 +218,19 @@ def _difference(there: Settings, here: Settings) -> str:
 
 
 def _nothing_passed(folder: Path, labels: Iterable[Label], threshold: float) -> str:
-    sure = [label.confidence for label in labels if label.confidence is not None and label.ended]
-    best = max(sure, default=None)
-    if best is None:
-        return f"Nothing could be read of any recording; {folder / REJECTED} says why."
+    read = [label for label in labels if label.reason is None and label.confidence is not None]
+    sure = [label.confidence for label in read if label.ended and label.confidence is not None]
+    if not read:
+        return (
+            f"Nothing could be read of any recording, and {folder / REJECTED} says why: train the reader for longer, "
+            "or do without labels (read=null)."
+        )
+    if not sure:
+        return (
+            f"None of {len(read)} readings came to an end: train the reader for longer, or let them pass with a "
+            "threshold of 0."
+        )
+    best = max(sure)
     return (
         f"No reading has a confidence of {threshold:g}, and the best has {best:.3f}: lower the threshold, or train the "
         "reader for longer."

@@ -17,7 +17,7 @@ PARTS = {"text-to-semantic": "speak", "coarse": "coarse", "fine": "fine"}
 
 
 def load_text_to_speech(
-    runs: Sequence[str | Path],
+    runs: Sequence[str | Path] | str | Path,
     *,
     tokenizer: str | None = None,
     codec: str | None = None,
@@ -32,7 +32,7 @@ def load_text_to_speech(
     missing = [name for name in ("text-to-semantic", "coarse") if name not in found]
     if missing:
         raise UserError(
-            f"There is no {' and no '.join(missing)} in {', '.join(map(str, runs))}: name a run of speartts, or the "
+            f"There is no {' and no '.join(missing)} in {_named(runs)}: name a run of speartts, or the "
             "runs of text-to-semantic, coarse and fine."
         )
     wav2vec, heard_by = load_tools(found, tokenizer, codec)
@@ -46,6 +46,10 @@ def load_text_to_speech(
     return moved(model, device)
 
 
+def _named(runs: Sequence[str | Path] | str | Path) -> str:
+    return str(runs) if isinstance(runs, str | Path) else ", ".join(map(str, runs))
+
+
 def _parts_of(run: Path) -> dict[str, Path]:
     """The runs of the parts of a run, by their systems."""
     said = recipe_of(run)
@@ -57,9 +61,15 @@ def _parts_of(run: Path) -> dict[str, Path]:
     named = {part: said.get(name) for part, name in PARTS.items() if said.get(name) is not None}
     parts = {part: Path(value) if isinstance(value, str) else run / PARTS[part] for part, value in named.items()}
     for part, path in parts.items():
-        if not ((path / "checkpoints").is_dir() or (path / "config.json").is_file()):
+        if (path / "checkpoints").is_dir() or (path / "config.json").is_file():
+            continue
+        if isinstance(named[part], str):
             raise UserError(
-                f"The part {PARTS[part]} of {run} is not there yet ({path}): go on with `madrigal train --run {run} "
-                "--resume`."
+                f"The part {PARTS[part]} of {run} is the run {path}, which is not there any more, or not seen from "
+                "this folder: put it back, or name the runs of all parts with --run."
             )
+        raise UserError(
+            f"The part {PARTS[part]} of {run} is not there yet ({path}): go on with `madrigal train --run {run} "
+            "--resume`."
+        )
     return parts

@@ -89,7 +89,7 @@ class Reader:
     def _label(self, ids: torch.Tensor, confidence: float, ended: bool) -> Label:
         tokenizer, own = self.model.text_tokenizer, ids.tolist()
         said: dict[str, Any] = {"path": "", "confidence": round(confidence, 6)}
-        text = None if tokenizer is None else tokenizer.decode(own).strip()
+        text = None if tokenizer is None else tokenizer.decode(own).strip(" \t\r\n")
         if self.gives_text:
             said["text"] = text
         else:

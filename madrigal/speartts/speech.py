@@ -96,9 +96,7 @@ class TextToSpeech(Speaker):
         tokenizer = self.text_to_semantic.text_tokenizer
         if tokenizer is None:
             raise UserError("This model was trained on ids of text and cannot read a text: train it with model.text.")
-        # Phonemes have a language; of letters nobody knows it, and English is what numbers are read out in here.
-        is_english = tokenizer.kind != "phonemes" or tokenizer.spec.language.startswith("en")
-        return script_of(text, tokenizer, language="en" if is_english else None)
+        return script_of(text, tokenizer, language=tokenizer.reads)
 
     @torch.no_grad()
     def forward(

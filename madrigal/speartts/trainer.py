@@ -127,7 +127,7 @@ class SpearTrainer(Trainer):
             return
         self._told, fits = True, outcome.ctc.fits
         tell(
-            f"{int((~fits).sum())} of {len(fits)} texts of a batch have more letters than CTC has room for ({LETTERS} "
+            f"{int((~fits).sum())} of {len(fits)} texts of a batch have more symbols than CTC has room for ({LETTERS} "
             f"for each semantic token), and so may others: only the decoder learns from them; valid/{FITS} is the "
             "share that fits. A model.text of kind characters or bpe takes less room than bytes, and "
             "model.unique_consecutive=false gives more."

@@ -96,6 +96,13 @@ class SpearTTSRecipe(WholeRecipe):
 
     _a_name_is_enough = field_validator(*kinds, mode="before")(name_of_part)
 
+    @field_validator("labels", mode="before")
+    @classmethod
+    def _labels_are_read(cls, value: Any) -> Any:
+        if value is None:
+            raise ValueError("labels are what read makes: leave them out with read=null")
+        return value
+
     @model_validator(mode="after")
     def _labels_need_speech(self) -> Self:
         if self.read is not None and self.speech is None:

@@ -35,7 +35,8 @@ def load_tokenizer(name: str | Path) -> "SemanticTokenizer":
     is_hub_name = str(name).count("/") == 1 and not path.parent.is_dir()
     if not (path.exists() or (SHIPPED / str(name)).is_dir() or is_hub_name):
         raise UserError(
-            f"There is no tokenizer {str(name)!r}: name a run of kmeans or masked-prediction, or an exported folder."
+            f"There is no tokenizer {str(name)!r}: name a run of kmeans or masked-prediction, or an "
+            "exported folder; where a run names one that has moved, --tokenizer says where it is now."
         )
     folder = locate(path if path.exists() else name)
     kind = _kind(folder)

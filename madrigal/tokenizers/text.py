@@ -36,6 +36,11 @@ class TextSpec(BaseModel):
     vocabulary: int = Field(512, ge=257, description="bpe: how many ids it may learn, 256 of them the bytes")
     merges: tuple[tuple[int, int], ...] = Field((), description="bpe: what was learned; two ids become the next one")
     language: str = Field("en-us", description="phonemes: espeak's name of the language")
+    read: Literal["en"] | None = Field(
+        "en",
+        description="what is to be said has its numbers, dates and money read out in this language; null: it is said "
+        "as it stands, in any script that the kind has",
+    )
 
     @model_validator(mode="after")
     def _options_of_its_kind(self) -> Self:
@@ -73,6 +78,12 @@ class TextTokenizer(ABC):
     @property
     def kind(self) -> TextKind:
         return self.spec.kind
+
+    @property
+    def reads(self) -> Literal["en"] | None:
+        """The language that numbers are read out in, if any: never that of another one's phonemes."""
+        is_foreign = self.kind == "phonemes" and not self.spec.language.startswith("en")
+        return None if is_foreign else self.spec.read
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without an end token."""

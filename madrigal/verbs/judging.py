@@ -37,7 +37,7 @@ FOR = {
 def evaluate(
     run: Annotated[str, typer.Argument(help="A run, a checkpoint, an exported folder or a shipped codec's name.")],
     data: Annotated[
-        Path | None, typer.Option(help="A folder or manifest to judge on; default: the run's own held-out files.")
+        Path | None, typer.Option(help="A folder or manifest to judge on; default: a codec's own held-out files.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder of the report; default: RUN/evaluation.")

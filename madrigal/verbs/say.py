@@ -114,6 +114,7 @@ def say(
             "pieces": script.pieces,
             "unknown": script.unknown,
             "warnings": list(done.warnings),
+            "confidence": done.confidence,
             "first_sound_seconds": round(done.first, 3),
             "took_seconds": round(done.took, 3),
         }
@@ -121,7 +122,9 @@ def say(
 
 
 def _text(text: str | None, file: Path | None) -> str:
-    if (text is None) == (file is None):
+    if text is not None and file is not None:
+        raise UserError("A text and --file both say what to say: give one of them.")
+    if text is None and file is None:
         raise UserError('Give a text to say, as in `madrigal say "Good morning." …`, or a file of it with --file.')
     if file is None:
         return str(text)

@@ -15,12 +15,15 @@ PIPE = Path("-")
 
 @dataclass(frozen=True)
 class Sounded:
-    """Samples that were written, seconds until the first of them, and until the last; and what went wrong."""
+    """Samples that were written, seconds until the first of them, and until the last; what went wrong,
+    and how sure the model was, where it says.
+    """
 
     samples: int
     first: float
     took: float
     warnings: Sequence[str] = ()
+    confidence: float | None = None
 
     def line(self, rate: int) -> str:
         seconds = self.samples / rate
@@ -55,7 +58,7 @@ def write_speech(make: Callable[[], Any], out: Path) -> Sounded:
     _check_said(samples)
     _make_folder(out)
     write(out, speech.wave, speech.sample_rate)
-    return Sounded(samples, took, took, speech.warnings)
+    return Sounded(samples, took, took, speech.warnings, speech.confidence)
 
 
 def write_stream(pieces: Iterator[Any], out: Path, model: Any) -> Sounded:

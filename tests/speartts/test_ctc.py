@@ -103,7 +103,7 @@ def test_what_does_not_fit_is_told_once_and_no_figure_says_that_it_was_read_well
         return make("semantic-to-text", tmp_path / name, model={"ctc_loss_weight": 1.0}, **options)
 
     none = trainer("none", Long(4)).train()
-    assert capsys.readouterr().err.count("3 of 3 texts of a batch have more letters than CTC has room for") == 1
+    assert capsys.readouterr().err.count("3 of 3 texts of a batch have more symbols than CTC has room for") == 1
     figures = none.validation()
     assert figures["valid/ctc_fits"] == 0
     assert "valid/ctc" not in figures

@@ -199,6 +199,13 @@ def test_numbers_are_read_out_in_english_alone() -> None:
         assert model.script("It costs 5.").pieces == [said]
 
 
+def test_other_scripts_are_said_where_nothing_is_read_out() -> None:
+    spoken = speech(text=TextSpec(kind="bytes", read=None)).script("Привет мир 5.")
+    assert (spoken.pieces, spoken.unknown) == (["Привет мир 5."], [])
+    with pytest.raises(UserError, match=r"model\.text\.read=null"):
+        speech(text=TextSpec(kind="bytes")).script("Привет мир.")
+
+
 def test_a_model_without_an_end_is_stopped() -> None:
     model = speech()
     with torch.no_grad():
