@@ -36,12 +36,16 @@ def sentences(
     entries: Sequence[Entry],
     *,
     voice: Path | None,
+    ceiling: bool = True,
     sampling: Samplings = None,
     seed: int = 0,
     batch_size: int = 8,
     progress: Progress | None = None,
 ) -> list[Sentence]:
-    """Each recording's text said by the model, its own tokens said by the acoustic stages, and itself."""
+    """Each recording's text said by the model, its own tokens said by the acoustic stages, and itself.
+
+    Without the `ceiling`, which takes as long as the model's own speech, the second of these is left out.
+    """
     prompt = model.voice(voice)
     how = drawing(sampling)
     names = names_of([manifest.resolve(entry) for entry in entries])
@@ -51,16 +55,21 @@ def sentences(
         seeds = list(range(seed + first, seed + first + len(batch)))
         spoken = model([entry.text or "" for entry in batch], voice=prompt, sampling=sampling, seed=seeds)
         heard = [read(manifest.resolve(entry), sample_rate=model.sample_rate, channels=1) for entry in batch]
-        own = [_tokens(model, manifest.resolve(entry)) for entry in batch]
+        own = [_tokens(model, manifest.resolve(entry)) for entry in batch] if ceiling else []
         with torch.no_grad():
-            ceiling = model.acoustic_of(own, prompt, Draws([piece_seed(each, 0) for each in seeds], {**how}))
-        for entry, said, best, wave in zip(batch, spoken, ceiling, heard, strict=True):
+            draws = Draws([piece_seed(each, 0) for each in seeds], {**how})
+            best = (
+                [{CEILING: _numpy(wave)} for wave in model.acoustic_of(own, prompt, draws)]
+                if own
+                else [{}] * len(batch)
+            )
+        for entry, said, at_best, wave in zip(batch, spoken, best, heard, strict=True):
             made.append(
                 Sentence(
                     name=names[len(made)],
                     text=entry.text or "",
                     rate=model.sample_rate,
-                    waves={SPOKEN: _numpy(said.wave), CEILING: _numpy(best), RECORDING: _numpy(wave)},
+                    waves={SPOKEN: _numpy(said.wave), **at_best, RECORDING: _numpy(wave)},
                     confidence=said.confidence,
                     unknown=said.unknown,
                 )
@@ -117,6 +126,7 @@ def evaluate_speech(
     voice: Path | None = None,
     out: Path | None = None,
     limit: int = 100,
+    ceiling: bool = True,
     sampling: Samplings = None,
     seed: int = 0,
     recogniser: Path | None = None,
@@ -134,7 +144,9 @@ def evaluate_speech(
     entries, notes = sayable(model, entries)
     if not entries:
         raise UserError(f"The model cannot say any text of {data}: {notes[0]}")
-    made = sentences(model, manifest, entries, voice=voice, sampling=sampling, seed=seed, progress=progress)
+    made = sentences(
+        model, manifest, entries, voice=voice, ceiling=ceiling, sampling=sampling, seed=seed, progress=progress
+    )
     rate = model.sample_rate
     prompt = None if voice is None else read(voice, sample_rate=rate, channels=1)[:, : round(PROMPT_SECONDS * rate)]
     report = evaluate_spoken(

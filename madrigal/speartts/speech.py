@@ -30,9 +30,9 @@ GRACE_SECONDS = 2.0
 LONGEST_TOKEN = 8
 """Frames of semantic tokens that one token may last where repeats are dropped."""
 DRAWING = {
-    "semantic": Sampling(temperature=0.7),
-    "coarse": Sampling(temperature=0.8),
-    "fine": Sampling(temperature=0.8),
+    "semantic": Sampling(temperature=0.5),
+    "coarse": Sampling(temperature=0.5),
+    "fine": Sampling(temperature=0.5),
 }
 """How each stage draws where nothing is said about it: what `madrigal say` and `madrigal evaluate` do as well."""
 

@@ -26,6 +26,7 @@ KINDS = {
 FOR = {
     "voice": ("speartts", "voicebox"),
     **dict.fromkeys(("kbps", "opus"), ("codec",)),
+    "ceiling": ("speartts",),
     **dict.fromkeys(("prompt_seconds", "seconds"), ("audiolm",)),
     **dict.fromkeys(("holes", "steps", "method", "cond_scale", "sway"), ("voicebox",)),
     **dict.fromkeys(("temperature", "top_k", "top_p"), ("audiolm", "speartts")),
@@ -64,6 +65,12 @@ def evaluate(
             "--voice", help="Speech from text: an audio file to speak like; a voicebox takes its recordings' speakers."
         ),
     ] = None,
+    ceiling: Annotated[
+        bool | None,
+        typer.Option(
+            help="speartts: judge the recordings' own tokens, said by its acoustic stages, too; default: yes."
+        ),
+    ] = None,
     holes: Annotated[
         int | None,
         typer.Option(min=0, help="voicebox: recordings of which a part is cut out and mended; default: 50."),
@@ -97,7 +104,8 @@ def evaluate(
     lengths = {"prompt_seconds": prompt_seconds, "seconds": seconds}
     options: dict[str, Any] = {"data": data, "out": out, "limit": limit, "recogniser": recogniser}
     for name, value in {
-        **{"voice": voice, "kbps": kbps, "opus": opus, "holes": holes, "temperature": temperature},
+        **{"voice": voice, "kbps": kbps, "opus": opus, "ceiling": ceiling, "holes": holes},
+        **{"temperature": temperature},
         **{**flowing, **draws, **drawing, **lengths},
     }.items():
         if kind not in FOR[name]:
@@ -118,7 +126,7 @@ def evaluate(
         from madrigal.speartts_evaluation import evaluate_speech
 
         options |= {"voice": None if voice is None else Path(voice)}
-        options |= {"sampling": samplings(temperature or SPEAKING, **draws)}
+        options |= {"sampling": samplings(temperature or SPEAKING, **draws), **given({"ceiling": ceiling})}
         _judge(evaluate_speech, path, options, show_spoken, as_json=as_json)
     elif kind == "audiolm":
         if data is None:

@@ -11,7 +11,7 @@ from madrigal.verbs.sampling import TopK, TopP, samplings
 from madrigal.verbs.sounding import PIPE, check_out, write_speech, write_stream
 from madrigal.verbs.terminal import Bar, Device, Json, Overwrite, given, print_json, refuse
 
-TEMPERATURE = "0.7,0.8,0.8"
+TEMPERATURE = "0.5,0.5,0.5"
 """Of speartts, which draws tokens."""
 
 

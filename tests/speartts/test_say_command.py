@@ -238,6 +238,8 @@ def test_a_run_is_judged_beside_its_ceiling(
     assert rates == [pytest.approx(6 / 16)] * 3
     recording, ceiling = (way["seconds"] for way in report["ways"][:0:-1])
     assert ceiling == pytest.approx(recording, abs=0.1)
+    without = json.loads(command.done(*words, "--json", "--no-ceiling"))
+    assert without["ways"] == [report["ways"][0], report["ways"][2]]
     assert "Errors" in command.done(*words)
     assert "<audio" in Path("report/report.html").read_text()
     drawn = [json.loads(command.done(*words, "--json", "--temperature", *how)) for how in DRAWN]
