@@ -13,7 +13,7 @@ import pytest
 from madrigal.errors import UserError
 from madrigal.judge import packages
 from madrigal.judge.packages import MissingPackage
-from madrigal.judge.recognition import Recogniser, find_recogniser, word_error_rate, word_errors
+from madrigal.judge.recognition import MOST_TOKENS, Recogniser, find_recogniser, word_error_rate, word_errors
 
 
 class FakeWhisper:
@@ -72,6 +72,10 @@ def test_the_recogniser_hears_one_channel_at_16_khz_from_a_local_folder(
     assert recogniser.transcribe(np.zeros((2, 72_000)), 24_000) == "word word word"
     assert FakeWhisper.made[0] == str(model_folder)
     assert FakeWhisper.made[1]["local_files_only"] is True
+    # One that repeats itself is stopped where nobody could have said so much.
+    assert recogniser.model.options["max_new_tokens"] == 3 * MOST_TOKENS
+    recogniser.transcribe(np.zeros(16_000 * 90), 16_000)
+    assert recogniser.model.options["max_new_tokens"] == 30 * MOST_TOKENS
 
 
 def test_a_missing_folder_and_a_missing_package_are_named(
