@@ -170,7 +170,7 @@ def test_a_prompt_is_never_written_over(command: Command, run: Path) -> None:
 
 def test_mistakes_are_one_sentence(command: Command, run: Path) -> None:
     assert "Give a text to say" in command.refused("say", "--run", run)
-    assert "Give a text to say" in command.refused("say", "Hello.", "--file", "x.txt", "--run", run)
+    assert "A text and --file both" in command.refused("say", "Hello.", "--file", "x.txt", "--run", run)
     assert "There is no run nowhere" in command.refused("say", "Hello.", "--run", "nowhere")
     for text in ("", "  ", "…", "日本語"):
         assert "There is nothing to say" in command.refused("say", text, "--run", run)
