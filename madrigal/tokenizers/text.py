@@ -28,7 +28,7 @@ class TextSpec(BaseModel):
     kind: TextKind = Field(
         "bytes",
         description="bytes (UTF-8, says everything), characters (an alphabet), bpe (learned pairs of bytes) or "
-        "phonemes (espeak, package `madrigal[phonemes]`)",
+        "phonemes (as espeak-ng would say them)",
     )
     alphabet: str | None = Field(
         ENGLISH, description="characters: all that can be said, in order of their ids; null: those of the texts"

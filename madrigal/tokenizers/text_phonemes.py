@@ -120,7 +120,7 @@ def _library() -> Any:
     try:
         import espeakng_loader
     except ModuleNotFoundError as error:
-        raise UserError('Phonemes need the package espeakng-loader: pip install "madrigal[phonemes]"') from error
+        raise UserError("Phonemes need the package espeakng-loader: pip install espeakng-loader") from error
     library = ctypes.CDLL(espeakng_loader.get_library_path())
     library.espeak_TextToPhonemes.restype = ctypes.c_char_p
     if (

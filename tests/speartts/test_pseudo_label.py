@@ -115,7 +115,6 @@ def test_a_reader_that_does_not_say_its_tokenizer_takes_none_that_lies_about(
 
 def test_phonemes_are_labels_as_ids_and_are_not_read_again_as_letters(tmp_path: Path) -> None:
     """ "kæt" spelled out would be said "kˈiːt"."""
-    pytest.importorskip("espeakng_loader")
     from spear_trainings import make
 
     text = {"kind": "phonemes"}
@@ -252,7 +251,6 @@ def test_labels_that_replace_others_have_tokens_of_their_own(run: Path, tmp_path
 
 
 def test_a_text_that_was_not_read_is_no_label(tmp_path: Path) -> None:
-    pytest.importorskip("espeakng_loader")
     size = make_text_tokenizer(TextSpec(kind="phonemes")).size
     reads = reading_run(tmp_path / "run", text={"kind": "phonemes"}, num_text_token_ids=size)
     manifest = speech(tmp_path / "speech")

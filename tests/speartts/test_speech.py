@@ -192,7 +192,6 @@ def test_what_is_not_said_has_no_pause_and_is_told(
 
 
 def test_numbers_are_read_out_in_english_alone() -> None:
-    pytest.importorskip("espeakng_loader")
     for language, said in (("en-us", "It costs five."), ("de", "It costs 5.")):
         spec = TextSpec(kind="phonemes", language=language)
         model = speech(text=spec)

@@ -6,8 +6,6 @@ from madrigal.errors import UserError
 from madrigal.tokenizers.text import TextSpec, make_text_tokenizer
 from madrigal.tokenizers.text_phonemes import SYMBOLS, Phonemes
 
-pytest.importorskip("espeakng_loader")
-
 
 @pytest.fixture(scope="module")
 def english() -> Phonemes:
