@@ -10,7 +10,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[judge,pretrained,text,ray,demo,dev]'
 	touch $@
 
-demo: $(VENV)/installed  ## render speech, train a codec for some minutes, resume it, judge it, write demo/report.html
+demo: $(VENV)/installed  ## speak, render speech, train a codec for some minutes, resume it, judge it, write demo/report.html
 	$(BIN)/madrigal demo --out demo
 
 test: $(VENV)/installed lint  ## everything that CI checks

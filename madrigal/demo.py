@@ -1,4 +1,7 @@
-"""The demo: a tiny codec from nothing to a page that can be heard, through the commands that a user would type."""
+"""The demo: a voice that speaks at once, and a tiny codec from nothing to a page that can be heard.
+
+Everything goes through the commands that a user would type.
+"""
 
 import json
 import random
@@ -19,9 +22,15 @@ WHAT = ["a box of yellow letters", "the broken clock", "seven glass bottles", "h
 WHERE = ["under the bridge", "before the storm", "in the empty station", "after thirty years", "with great care"]
 
 
+GREETING = "Good morning. This is a voice that Madrigal has trained; next it will train a codec, and you can watch."
+
+
 def run_demo(out: Path) -> Path:
-    """Render, train, stop, resume, judge; returns the page."""
-    recordings, run = out / "recordings", out / "run"
+    """Speak, render, train, stop, resume, judge; returns the page."""
+    recordings, run, spoken = out / "recordings", out / "run", out / "speech.wav"
+    out.mkdir(parents=True, exist_ok=True)
+    _madrigal(["say", GREETING, "--out", str(spoken), "--overwrite"])
+    typer.echo(f"Spoken by the voice that comes with madrigal: listen to {spoken}")
     render_speech(recordings, minutes=4.0)
     train = ["train", "soundstream/demo", f"data={recordings}", "--run", str(run)]
     typer.echo("Training a codec; it is stopped half-way and resumed")

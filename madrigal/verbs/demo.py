@@ -9,7 +9,7 @@ import typer
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Where the demo goes.")] = Path("demo"),
 ) -> None:
-    """Render speech, train a tiny codec on it, resume it once, judge it, and write a page to hear and look at.
+    """Speak a sentence, render speech, train a tiny codec on it, resume it once, judge it, and write a page to hear and look at.
 
     Example: `madrigal demo -o demo`
     """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Source = Annotated[Path, typer.Argument(help="An audio file of any rate, with any number of channels.")]
 Run = Annotated[
     Path | None,
-    typer.Option("--run", help="A voicebox run or an exported voice; no voice comes with madrigal yet."),
+    typer.Option("--run", help="A voicebox run or an exported voice; default: the voice that comes with madrigal."),
 ]
 Transcript = Annotated[
     str | None, typer.Option("--text", help="What is said in the recording; default: a .txt beside it.")

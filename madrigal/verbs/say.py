@@ -22,7 +22,7 @@ def say(
         typer.Option(
             "--run",
             help="A run of voicebox or speartts, an exported voice, or the runs of text-to-semantic, coarse and fine, "
-            "each with --run; no voice comes with madrigal yet.",
+            "each with --run; default: the voice that comes with madrigal.",
         ),
     ] = None,
     voice: Annotated[
@@ -61,7 +61,7 @@ def say(
 
     What cannot be said is told. Without --voice a voicebox takes the voice that it has learned most of, if it has any.
 
-    Example: `madrigal say "It is 5 o'clock." --run runs/voicebox --voice me.wav -o out.wav`
+    Example: `madrigal say "It is 5 o'clock." -o out.wav`, and with a run of yours `--run runs/voicebox --voice me.wav`
     """
     words = _text(text, file)
     if voice and out != PIPE and out.exists() and Path(voice).exists() and out.samefile(voice):

@@ -24,7 +24,7 @@ from spear_speech import HELD_BACK, TEST, check_unheard
 
 RATE = 24_000
 LICENCE = "Apache-2.0"
-HEART_HOURS, VOICES, MINUTES = 4.0, 19, 6.0
+HEART_HOURS, VOICES, MINUTES = 4.0, 4, 6.0
 TEST_VOICES, TEST_EACH = 4, 20
 VALID_EVERY = 50
 
@@ -125,7 +125,7 @@ def main() -> None:
     """Read the command line and build the corpus."""
     parser = arguments(__doc__, "python scripts/corpora/voicebox_speech.py --out corpora/voicebox --seed 0")
     parser.add_argument("--hours", type=float, default=HEART_HOURS, metavar="H", help='of "heart" (default: 4)')
-    parser.add_argument("--voices", type=int, default=VOICES, metavar="N", help="of Kokoro, at most 27 (default: 19)")
+    parser.add_argument("--voices", type=int, default=VOICES, metavar="N", help="of Kokoro, at most 27 (default: 4)")
     parser.add_argument("--minutes", type=float, default=MINUTES, metavar="M", help="of each of these (default: 6)")
     args = parser.parse_args()
     build(args.out, args.cache, args.seed, args.hours, args.voices, args.minutes)
