@@ -1,5 +1,7 @@
 """From text or given embeddings to what a stage attends to, and the same without the condition."""
 
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,13 +16,29 @@ class AudioConditionerBase(nn.Module):
     """What conditions the stages on sound in training and on words later: a joint embedding of both, such as MuLaN's.
 
     It keeps embeddings of its own for each `namespace` (semantic, coarse, fine), and gives [batch, items, cond_dim] for
-    waves [batch, samples] or for texts. Any object that is called like this will do.
+    waves [batch, samples], for texts, or for codes of what it heard [batch, items], where it has such codes. Any object
+    that is called like this will do. One that says its `target_sample_hz` is given waves at that rate.
     """
 
     def forward(
-        self, *, wavs: Tensor | None = None, texts: list[str] | None = None, namespace: str | None = None
+        self,
+        *,
+        wavs: Tensor | None = None,
+        texts: list[str] | None = None,
+        ids: Tensor | None = None,
+        namespace: str | None = None,
     ) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} has to say what its embeddings are")
+
+
+LOADER = "madrigal.musiclm.loading:load_embed_quantizer"
+"""What loads a conditioner, by its name: a room that builds upon this one cannot be imported here."""
+
+
+def load_conditioner(place: str | Path) -> Any:
+    """The audio conditioner in a run or an exported folder."""
+    module, _, name = LOADER.partition(":")
+    return getattr(import_module(module), name)(place)
 
 
 def without_gradients(module: nn.Module) -> list[nn.Module]:

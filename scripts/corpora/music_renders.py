@@ -5,8 +5,9 @@ OUT/valid              200 more
 OUT/test-pairs         500 more, with tunes that are not among the others
 OUT/test-combinations  200 tunes of combinations of instrument, tempo and mode that no other set has
 
-The tunes come from a grammar, the sounds from the soundfont TimGM6mb (Debian, GPL-2), which TinySoundFont plays (PyPI, MIT).
-Each row has a caption as its text (a full one in the tests), others in `captions`, and the attributes that they are made of.
+The tunes come from a grammar, the sounds from the soundfont TimGM6mb (Debian, GPL-2), which TinySoundFont plays (PyPI,
+MIT). Each row has a caption as its text (a full one in the tests), others in `captions`, and the attributes that they
+are made of.
 Needs: pip install --no-deps tinysoundfont
 """
 
@@ -55,7 +56,7 @@ class Soundfont:
         return _levelled(resample(np.concatenate(played), 2 * self.rate, self.rate)[:total], self.rate)
 
     def _events(self, tune: Tune, seconds: float) -> list[tuple[int, int, int]]:
-        """(sample, pitch, velocity) in order; a note's end has velocity 0 and comes before a beginning at its sample."""
+        """(sample, pitch, velocity) in order; a note's end has velocity 0 and comes before what begins there."""
         rate, events = 2 * self.rate, []
         for note in tune.notes:
             events.append((round(note.start * rate), note.pitch, note.velocity))

@@ -1,7 +1,7 @@
 """Short tunes from a small grammar: a key, a chord progression, and a melody, chords or broken chords over it.
 
-A note falls on every beat, whatever the texture is, so the tempo can be heard in the onsets; strong beats take notes of the
-chord, so the mode can be heard in a melody alone.
+A note falls on every beat, whatever the texture is, so the tempo can be heard in the onsets; strong beats take notes of
+the chord, so the mode can be heard in a melody alone.
 """
 
 import random
