@@ -1,7 +1,7 @@
 """Contrastive losses: of all pairs of a batch, those that belong together should be the most alike.
 
 The negatives of a row are the rows of all processes. How they are gathered, with gradients, is given with every call: a
-loss does not know where it runs. Two that have the same label, such as the same caption, are no negatives to each other.
+loss does not know where it runs. Two of the same label, such as the same caption, are no negatives to each other.
 """
 
 import math
@@ -180,7 +180,7 @@ class MultiLayerContrastiveLoss(nn.Module):
 
 
 class _LayerLatents(nn.Module):
-    """Pooled layers [layers, rows, dim] -> latents of unit length [layers, rows, dim_latent], each layer its own way."""
+    """Pooled layers [layers, rows, dim] -> latents of unit length [layers, rows, dim_latent]."""
 
     def __init__(self, dim: int, dim_latent: int, layers: int) -> None:
         super().__init__()

@@ -151,7 +151,7 @@ class AudioSpectrogramTransformer(nn.Module):
         augment: bool | None = None,
         return_all_layers: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """Waves [batch, samples], or log-mels where it takes these -> [batch, dim]; with all layers [depth, batch, dim].
+        """Waves [batch, samples], or log-mels where it takes these -> [batch, dim]; all layers: [depth, batch, dim].
 
         `lengths` int64 [batch] counts what is real of each row. `augment`: SpecAugment and patch dropout, None = while
         training; `seeds` int64 [batch] decides what they do, None = torch's generator does.
