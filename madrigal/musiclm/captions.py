@@ -17,7 +17,7 @@ from torch.utils.data import Dataset
 
 from madrigal.data.collate import collate, join_tokens
 from madrigal.data.dataset import SoundDataset
-from madrigal.data.manifest import Manifest
+from madrigal.data.manifest import Entry, Manifest
 from madrigal.data.source import AudioSource, Say, manifest_of
 from madrigal.errors import UserError
 
@@ -37,7 +37,7 @@ class CaptionedSource(AudioSource):
     def captioned(self, path: Path, prepared_in: Path, *, anew: bool = False, say: Say | None = None) -> Manifest:
         """The recordings that have a caption; how many have none is said."""
         manifest = manifest_of(path, prepared_in, anew=anew, say=say)
-        entries = [entry for entry in manifest if (entry.text or "").strip()]
+        entries = [entry for entry in manifest if is_captioned(entry)]
         if not entries:
             raise UserError(
                 f"None of the {len(manifest)} recordings of {path} has a caption: put a .txt beside each file, or give "
@@ -63,6 +63,11 @@ class CaptionedSource(AudioSource):
 
         train = dataset(self.path, "train", self.gain_db)
         return train, dataset(self.valid_path, "valid", (0.0, 0.0)) if self.valid_path else None
+
+
+def is_captioned(entry: Entry) -> bool:
+    """Whether there are words to learn a recording by."""
+    return bool((entry.text or "").strip())
 
 
 class PairedDataset(Dataset[dict[str, Any]]):
