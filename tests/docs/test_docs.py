@@ -69,6 +69,13 @@ SHORTENED: dict[str, dict[str, str]] = {
         "dim=512, depth=8, heads=8": "dim=16, depth=2, heads=2, dim_head=8",
         "num_train_steps=100_000": "num_train_steps=1",
     },
+    "docs/musiclm.md": {
+        "mulan/cpu": "mulan/tiny",
+        "--limit 500": "--limit 6",
+        "dim=512, depth=6": "dim=32, depth=1",
+        "num_train_steps=100_000": "num_train_steps=1",
+        "batch_size=128": "batch_size=4",
+    },
     "docs/tokenizers.md": {},
     "docs/tokens.md": {},
     "docs/text.md": {},

@@ -17,12 +17,14 @@ from blocks import run_command
 from madrigal.audiolm.recipe import StageRecipe
 from madrigal.audiolm.training import CoarseTransformerTrainer
 from madrigal.engine.recipe import recipe_names
+from madrigal.musiclm.mulan import MuLaN
 from madrigal.soundstream.codec import SoundStream
 from madrigal.speartts.model import TextToSemantic
 from madrigal.speartts.recipe import SpearRecipe
 from madrigal.tokenizers import load_tokenizer
 from madrigal.tokenizers.loading import tokenizer_class
 from madrigal.tokenizers.mel_codec import MelCodec
+from madrigal.tokenizers.text import TextSpec
 from madrigal.verbs.systems import SYSTEMS, load_recipe, model_class
 from madrigal.voicebox.model import VoiceBox
 from madrigal.voicebox.recipe import number_of_symbols
@@ -92,11 +94,20 @@ MELS = [
     "plan.num_train_steps=2",
     *(f"plan.{key}" for key in PLAN),
 ]
+MULAN = [
+    *(f"model.{side}.{key}" for side in ("audio", "text") for key in ("dim=16", "depth=1", "heads=1", "dim_head=8")),
+    "model.text.tokenizer={kind: bytes}",
+    "data.max_length_seconds=0.5",
+    "plan.num_train_steps=2",
+    "plan.chunk_size=1",
+    *(f"plan.{key}" for key in PLAN),
+]
 SMALL: dict[str, list[str]] = {
     "soundstream": CODEC,
     "mel-codec": MELS,
     "kmeans": CLUSTERS,
     "masked-prediction": TOKENIZER,
+    "mulan": MULAN,
     "semantic": STAGE,
     "coarse": STAGE,
     "fine": STAGE,
@@ -194,6 +205,11 @@ def test_builds_as_it_stands(name: str, clusters: Path, whisper: Path, voice: Pa
     elif found.system == "voicebox-flow":
         with torch.device("meta"):
             assert VoiceBox(found.config(80)).null == number_of_symbols(found.data.alignments)
+    elif found.system == "mulan":
+        with torch.device("meta"):
+            text = found.model.text.model_copy(update={"tokenizer": TextSpec()})
+            assert MuLaN.of(found.model.model_copy(update={"text": text})).dim_latent == found.model.dim_latent
+        assert found.plan.batch_size > 2
     elif found.system in VOICE:
         assert found.plan.num_train_steps > 0
     else:

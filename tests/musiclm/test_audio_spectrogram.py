@@ -47,7 +47,7 @@ def test_frames_are_hidden_up_to_half_of_a_clip() -> None:
     frames, counts = torch.ones(200, 20, 4), torch.full((200,), 12)
     heard, left = augment(frames, counts, uniform_draws(torch.arange(200), SpecAugment.draws))
     shown = heard[:, :12, 0].sum(1)
-    assert 6 == float(shown.min())
+    assert float(shown.min()) == 6
     assert float(shown.max()) == 12
     assert torch.equal(left, counts)
 
@@ -205,7 +205,7 @@ def test_options_that_do_not_fit_are_told(option: dict[str, object], words: str)
 
 def test_statistics_are_kept_with_the_model() -> None:
     model = seeded()
-    model.mels.fit([wave for wave in waves()])
+    model.mels.fit(list(waves()))
     frames = model.frames(waves())[0]
     assert float(frames.mean().abs()) < 0.05
     other = seeded()
