@@ -25,10 +25,32 @@ DRAWS = 2**62
 
 
 class CaptionedDataset(SoundDataset):
-    """Crops of recordings with their captions and the seeds of their augmentation."""
+    """Crops of recordings with their captions and the seeds of their augmentation.
+
+    A manifest may give a recording several `captions` beside its `text`: training then reads one of them at random.
+    """
+
+    any_caption = True
+
+    def for_evaluation(self) -> CaptionedDataset:
+        plain = super().for_evaluation()
+        assert isinstance(plain, CaptionedDataset)
+        plain.any_caption = False
+        return plain
 
     def load(self, index: int, rng: np.random.Generator) -> dict[str, Any]:
-        return {**super().load(index, rng), "draw": int(rng.integers(DRAWS))}
+        item = {**super().load(index, rng), "draw": int(rng.integers(DRAWS))}
+        entry = self.entries[index]
+        if self.any_caption and entry is not None and (several := captions_of(entry)):
+            item["text"] = several[int(rng.integers(len(several)))]
+        return item
+
+
+def captions_of(entry: Entry) -> list[str]:
+    """All that a manifest says of a recording, each text once, its `text` first."""
+    more = (entry.model_extra or {}).get("captions") or []
+    several = [entry.text or "", *(text for text in more if isinstance(text, str))]
+    return list(dict.fromkeys(text for text in several if text.strip()))
 
 
 class CaptionedSource(AudioSource):
@@ -62,7 +84,7 @@ class CaptionedSource(AudioSource):
             )
 
         train = dataset(self.path, "train", self.gain_db)
-        return train, dataset(self.valid_path, "valid", (0.0, 0.0)) if self.valid_path else None
+        return train, dataset(self.valid_path, "valid", (0.0, 0.0)).for_evaluation() if self.valid_path else None
 
 
 def is_captioned(entry: Entry) -> bool:

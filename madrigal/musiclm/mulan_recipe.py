@@ -9,7 +9,7 @@ from pydantic import Field
 from madrigal.engine.checkpoint import newest_whole
 from madrigal.engine.learned import LearnedRecipe
 from madrigal.engine.randomness import seed_everything
-from madrigal.musiclm.captions import CaptionedSource
+from madrigal.musiclm.captions import CaptionedSource, captions_of
 from madrigal.musiclm.mulan import MuLaN, MuLaNConfig
 from madrigal.musiclm.mulan_trainer import MuLaNPlan, MuLaNTrainer
 from madrigal.musiclm.text_transformer import TextConfig
@@ -47,7 +47,7 @@ class MuLaNRecipe(LearnedRecipe):
             return self.model.model_copy(update={"text": MuLaN.from_pretrained(begun).config.text})
         # The run's folder is not opened yet: what preparing a plain folder writes is written again there.
         with tempfile.TemporaryDirectory() as folder:
-            captions = [entry.text or "" for entry in self.data.captioned(self.data.path, Path(folder))]
+            captions = [t for e in self.data.captioned(self.data.path, Path(folder)) for t in captions_of(e)]
         learned = text.model_copy(update={"tokenizer": fit_text(text.tokenizer, captions)})
         return self.model.model_copy(update={"text": learned})
 

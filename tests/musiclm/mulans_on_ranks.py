@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors.torch import save_file
 from small_mulans import mulan, pairs, trainer
 
@@ -26,5 +27,18 @@ def train(out: Path, batch_size: int) -> None:
         save_file(state, out / f"{name}-{made.ranks.rank}.safetensors")
 
 
+def gather(out: Path) -> None:
+    """Rank 0 has one row and rank 1 has two; each follows the sum of the rows times its rank plus one."""
+    ranks = trainer(out / "gathered").ranks
+    rows = torch.arange(ranks.rank + 1.0)[:, None] + 10 * ranks.rank
+    rows.requires_grad_()
+    found, first, world = ranks.gather_rows(rows)
+    (found * torch.arange(1.0, 4)[:, None] * (ranks.rank + 1)).sum().backward()
+    assert rows.grad is not None
+    figures = {"rows": found.detach(), "grad": rows.grad, "place": torch.tensor([first, world])}
+    save_file(figures, out / f"gathered-{ranks.rank}.safetensors")
+
+
 if __name__ == "__main__":
     train(Path(sys.argv[1]), 4)
+    gather(Path(sys.argv[1]))

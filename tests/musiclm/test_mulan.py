@@ -88,7 +88,7 @@ def test_chunks_keep_only_one_chunk_for_backward(monkeypatch: pytest.MonkeyPatch
         calls.clear()
         loss.backward()
     assert calls == [2, 2, 2]
-    assert sizes[1] < sizes[0] / 20
+    assert sizes[1] < sizes[0] / 10  # latents and inputs alone
 
 
 def test_dropout_is_the_same_when_a_chunk_is_encoded_again() -> None:

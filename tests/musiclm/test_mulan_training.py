@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from launching import on_two_ranks
@@ -14,7 +15,8 @@ from small_mulans import PLAIN, caption, chord, mulan, pairs, recordings, traine
 from torch import Tensor
 
 from madrigal import MuLaNTrainer, UserError
-from madrigal.musiclm.captions import collate_pairs, named
+from madrigal.data.prepare import prepare
+from madrigal.musiclm.captions import CaptionedSource, collate_pairs, named
 from madrigal.musiclm.mulan_trainer import MuLaNPlan
 from madrigal.musiclm.retrieval import places, spread
 
@@ -69,6 +71,16 @@ def test_mu5_two_ranks_are_one_with_the_same_global_batch(name: str, ranks: tupl
             "valid/alignment",
         ):
             assert found.get(key) == pytest.approx(wanted.get(key), abs=1e-4), key
+
+
+def test_mu7_ranks_may_have_different_numbers_of_rows(ranks: tuple[Path, Path]) -> None:
+    """All rows on all ranks, and the gradients of both ranks' losses where they belong."""
+    first, second = (load_file(ranks[0] / f"gathered-{rank}.safetensors") for rank in (0, 1))
+    assert torch.equal(first["rows"], torch.tensor([[0.0], [10.0], [11.0]]))
+    assert torch.equal(first["rows"], second["rows"])
+    assert (first["place"].tolist(), second["place"].tolist()) == ([0, 2], [1, 2])
+    assert torch.equal(first["grad"], torch.tensor([[3.0]]))
+    assert torch.equal(second["grad"], torch.tensor([[6.0], [9.0]]))
 
 
 def test_accumulation_is_no_larger_batch(tmp_path: Path) -> None:
@@ -202,6 +214,19 @@ def test_a_folder_with_captions_trains(tmp_path: Path) -> None:
         "001-captions.txt",
         "001-original.wav",
     ]
+
+
+def test_one_of_several_captions_is_read_at_random(tmp_path: Path) -> None:
+    folder = recordings(tmp_path / "music", 8)
+    prepare(folder, tmp_path / "prepared")
+    file = tmp_path / "prepared" / "manifest.jsonl"
+    entries = [{**json.loads(line), "captions": ["one", "two"]} for line in file.read_text().splitlines()]
+    file.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    source = CaptionedSource(path=file, valid_path=file)
+    train, valid = source.pairs(4000, prepared_in=tmp_path / "run", anew=True, say=None)
+    read = {train.draw(0, np.random.default_rng(seed))["text"] for seed in range(30)}
+    assert read == {"one", "two", train[0]["text"], entries[0]["text"]}
+    assert {valid.draw(0, np.random.default_rng(seed))["text"] for seed in range(9)} == {entries[0]["text"]}
 
 
 def test_recordings_without_captions_are_refused(tmp_path: Path) -> None:
