@@ -1,7 +1,5 @@
 """From text or given embeddings to what a stage attends to, and the same without the condition."""
 
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,16 +27,6 @@ class AudioConditionerBase(nn.Module):
         namespace: str | None = None,
     ) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} has to say what its embeddings are")
-
-
-LOADER = "madrigal.musiclm.loading:load_embed_quantizer"
-"""What loads a conditioner, by its name: a room that builds upon this one cannot be imported here."""
-
-
-def load_conditioner(place: str | Path) -> Any:
-    """The audio conditioner in a run or an exported folder."""
-    module, _, name = LOADER.partition(":")
-    return getattr(import_module(module), name)(place)
 
 
 def without_gradients(module: nn.Module) -> list[nn.Module]:

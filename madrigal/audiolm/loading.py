@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from madrigal.audiolm.coarse import CoarseTransformer
-from madrigal.audiolm.condition import load_conditioner
 from madrigal.audiolm.fine import FineTransformer
 from madrigal.audiolm.learned import check_together, fingerprints_of
 from madrigal.audiolm.pipeline import AudioLM
@@ -18,7 +17,7 @@ from madrigal.engine.learned import recipe_of
 from madrigal.engine.pretrained import moved
 from madrigal.errors import UserError
 from madrigal.tokenizers.loading import STAGE as TOKENIZER
-from madrigal.tokenizers.loading import load_codec, load_tokenizer
+from madrigal.tokenizers.loading import load_codec, load_conditioner, load_tokenizer
 
 QUANTIZER = "quantizer"
 """The folder of the audio conditioner's run in a run of several parts."""

@@ -6,7 +6,6 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from madrigal.audiolm.coarse import CoarseTransformer
-from madrigal.audiolm.condition import load_conditioner
 from madrigal.audiolm.config import StageConfig
 from madrigal.audiolm.fine import FineTransformer
 from madrigal.audiolm.learned import TokenRecipe
@@ -23,7 +22,7 @@ from madrigal.audiolm.training import (
 from madrigal.audiolm.vectors import start_from_vectors
 from madrigal.engine.randomness import seed_everything
 from madrigal.engine.recipe import build_config
-from madrigal.tokenizers.loading import load_codec, load_tokenizer
+from madrigal.tokenizers.loading import load_codec, load_conditioner, load_tokenizer
 
 
 class StageRecipe(TokenRecipe):

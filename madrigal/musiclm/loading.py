@@ -15,6 +15,7 @@ from madrigal.engine.pretrained import Pretrained, moved
 from madrigal.errors import UserError
 from madrigal.musiclm.music import MusicLM
 from madrigal.musiclm.quantizer import MULAN, MuLaNEmbedQuantizer
+from madrigal.tokenizers.foreign import foreign_config
 from madrigal.tokenizers.loading import load_codec, load_tokenizer
 
 CONFIG = "config.json"
@@ -44,7 +45,8 @@ def is_musiclm(name: str | Path) -> bool:
     path = Path(name)
     if recipe_of(path).get("system") == "musiclm":
         return True
-    return (path / CONFIG).is_file() and '"musiclm"' in (path / CONFIG).read_text()
+    config = foreign_config(path) if (path / CONFIG).is_file() else None
+    return (config or {}).get("kind") == "musiclm"
 
 
 def load_musiclm(run: str | Path, *, averaged: bool = True, device: str | torch.device = "cpu") -> MusicLM:

@@ -13,9 +13,6 @@ from madrigal.errors import UserError
 from madrigal.musiclm.quantizer import MuLaNEmbedQuantizer
 from madrigal.musiclm.windows import window_starts
 
-SEED_STEP = 1
-"""Sample i of a prompt is drawn with seed + i, whatever other prompts there are."""
-
 
 class Drawn(NamedTuple):
     """The samples of one prompt, the most similar first: waves [samples], and their similarities."""
@@ -67,14 +64,15 @@ class MusicLM(nn.Module):
         audio_sample_hz: int | None = None,
         prime_wave: Tensor | None = None,
         prime_wave_input_sample_hz: int | None = None,
-        seed: int = 0,
+        seed: int | Sequence[int] = 0,
         **options: Any,
     ) -> list[Drawn]:
         """`num_samples` draws for each prompt, ranked by how similar the MuLaN finds them to it.
 
         A prompt is a text, or in its place the sound of `audio` [prompts, samples], whose melody, instruments or mood
         the music is to have. `prime_wave` [samples] is gone on from, and is the prompt itself where there is no other.
-        Other options are AudioLM's, such as `seconds` and `sampling`.
+        Sample i is drawn with seed + i, whatever other prompts there are; each may have a seed of its own. Other
+        options are AudioLM's, such as `seconds` and `sampling`.
         """
         if num_samples < 1:
             raise UserError(f"num_samples is {num_samples}; give 1 or more.")
@@ -84,7 +82,8 @@ class MusicLM(nn.Module):
             )
             quantizer = self.mulan_embed_quantizer
             ids = quantizer.quantize(quantizer.placed(latents, text=is_text)).codes[:, 0]
-            seeds = [seed + sample * SEED_STEP for _ in latents for sample in range(num_samples)]
+            firsts = [seed] * len(latents) if isinstance(seed, int) else list(seed)
+            seeds = [first + sample for first in firsts for sample in range(num_samples)]
             if prime_wave is not None:
                 primes = prime_wave.reshape(-1)[None].expand(len(seeds), -1)
                 options |= {"prime_wave": primes, "prime_wave_input_sample_hz": prime_wave_input_sample_hz}

@@ -24,16 +24,19 @@ KINDS = {
     "speartts": "a speartts",
     "voicebox": "a voicebox",
     "mulan": "a mulan",
+    "musiclm": "a musiclm",
 }
 FOR = {
     "voice": ("speartts", "voicebox"),
     **dict.fromkeys(("kbps", "opus"), ("codec",)),
     "ceiling": ("speartts",),
     **dict.fromkeys(("prompt_seconds", "seconds"), ("audiolm",)),
-    **dict.fromkeys(("holes", "steps", "method", "cond_scale", "sway"), ("voicebox",)),
-    **dict.fromkeys(("temperature", "top_k", "top_p"), ("audiolm", "speartts")),
-    "seed": ("audiolm", "speartts", "voicebox"),
-    "device": ("audiolm", "speartts", "voicebox", "mulan"),
+    **dict.fromkeys(("holes", "steps", "method", "sway"), ("voicebox",)),
+    "cond_scale": ("voicebox", "musiclm"),
+    **dict.fromkeys(("temperature", "top_k", "top_p"), ("audiolm", "speartts", "musiclm")),
+    "seed": ("audiolm", "speartts", "voicebox", "musiclm"),
+    "device": ("audiolm", "speartts", "voicebox", "mulan", "musiclm"),
+    "samples": ("musiclm",),
     "tags": ("mulan",),
     "recogniser": ("codec", "vocoder", "audiolm", "speartts", "voicebox"),
 }
@@ -84,6 +87,9 @@ def evaluate(
         str | None,
         typer.Option(help="mulan: fields of the manifest that name a class, with commas; default: all that do."),
     ] = None,
+    samples: Annotated[
+        int | None, typer.Option(min=1, help="musiclm: draws for a caption, of which the best is judged; default: 4.")
+    ] = None,
     steps: Steps = None,
     method: Method = None,
     cond_scale: CondScale = None,
@@ -101,7 +107,7 @@ def evaluate(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Judge a codec, an AudioLM, speech from text or a MuLaN on recordings that it has not heard: a table, a page.
+    """Judge a codec, an AudioLM, speech or music from text, or a MuLaN on recordings it has not heard: a table, a page.
 
     Example: `madrigal evaluate runs/codec --data prepared/test --kbps 3,6`
     """
@@ -114,12 +120,12 @@ def evaluate(
     options: dict[str, Any] = {"data": data, "out": out, "limit": limit, "recogniser": recogniser}
     for name, value in {
         **{"voice": voice, "kbps": kbps, "opus": opus, "ceiling": ceiling, "holes": holes},
-        **{"temperature": temperature, "tags": tags, "recogniser": recogniser},
+        **{"temperature": temperature, "tags": tags, "recogniser": recogniser, "samples": samples},
         **{**flowing, **draws, **drawing, **lengths},
     }.items():
         if kind not in FOR[name]:
             refuse({name: value}, " or ".join(KINDS[one] for one in FOR[name]), f"{run} is {KINDS[kind]}")
-    if kind in ("speartts", "voicebox") and data is None:
+    if kind in ("speartts", "voicebox", "musiclm") and data is None:
         raise UserError("Name recordings with texts that the run has not seen with --data FOLDER.")
     options |= given(drawing)
     if kind == "mulan":
@@ -144,6 +150,14 @@ def evaluate(
         options |= {"voice": None if voice is None else Path(voice)}
         options |= {"sampling": samplings(temperature or SPEAKING, **draws), **given({"ceiling": ceiling})}
         _judge(evaluate_speech, path, options, show_spoken, as_json=as_json)
+    elif kind == "musiclm":
+        from madrigal.judge.music_page import show_music
+        from madrigal.musiclm_evaluation import evaluate_musiclm
+
+        guided = {**draws, **given({"cond_scale": cond_scale})}
+        options |= {**given({"samples": samples}), "sampling": samplings(temperature or CONTINUING, **guided)}
+        options.pop("recogniser")
+        _judge(evaluate_musiclm, path, options, show_music, as_json=as_json)
     elif kind == "audiolm":
         if data is None:
             raise UserError("Name recordings of speakers that the run has not heard with --data FOLDER.")
@@ -187,8 +201,11 @@ def _kind(run: Path) -> str:
     """What there is to judge, as the recipe of the run says; a shipped codec or an exported one has none."""
     is_audiolm = (run / "coarse").is_dir()
     if not (run / "recipe.yaml").is_file():
+        from madrigal.musiclm.loading import is_musiclm
         from madrigal.voicebox.loading import is_voicebox
 
+        if is_musiclm(run):
+            return "musiclm"
         if _is_mulan(run):
             return "mulan"
         return "voicebox" if is_voicebox(run) else "audiolm" if is_audiolm else "codec"

@@ -46,6 +46,7 @@ SYSTEMS = {
     "mulan-quantizer": System(
         "madrigal.musiclm.quantizer_recipe:MuLaNEmbedQuantizerRecipe", "madrigal.musiclm.quantizer:MuLaNEmbedQuantizer"
     ),
+    "musiclm": System("madrigal.musiclm.whole_recipe:MusicLMRecipe"),
 }
 
 
