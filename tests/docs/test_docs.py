@@ -35,7 +35,9 @@ SHORTENED: dict[str, dict[str, str]] = {
         "audiolm/cpu": "audiolm/tiny",
         "speartts/cpu": "speartts/tiny",
         "voicebox/cpu": "voicebox/tiny",
+        "musiclm/cpu": "musiclm/tiny",
         "--seconds 6": "--seconds 0.5",
+        "--seconds 10": "--seconds 0.5",
     },
     "docs/audiolm.md": {
         # Their cpu recipes are trained by test_recipes.py, made small.
@@ -71,6 +73,12 @@ SHORTENED: dict[str, dict[str, str]] = {
     },
     "docs/musiclm.md": {
         "mulan/cpu": "mulan/tiny",
+        "musiclm/cpu": "musiclm/tiny",
+        "mulan-quantizer/cpu": "mulan-quantizer/tiny",
+        "semantic/cpu": "semantic/tiny",
+        "--seconds 10": "--seconds 0.3",
+        "seconds=10": "seconds=0.3",
+        "--n 8": "--n 2",
         "--limit 500": "--limit 6",
         "dim=512, depth=6": "dim=32, depth=1",
         "num_train_steps=100_000": "num_train_steps=1",
