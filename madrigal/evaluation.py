@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from madrigal.data.audio import read, resample
-from madrigal.data.manifest import Manifest
+from madrigal.data.manifest import Entry, Manifest
 from madrigal.data.source import AudioSource, manifest_of
 from madrigal.data.split import split
 from madrigal.engine.machine import prepare_process
@@ -166,8 +166,8 @@ def own_rates(codec: SoundStream) -> list[float]:
     return [codec.bitrate(count) / 1000 for count in levels]
 
 
-def held_out(run: Path) -> Manifest:
-    """The recordings of a run's data that its split kept from training."""
+def held_out(run: Path, used: Callable[[Entry], bool] = lambda _: True) -> Manifest:
+    """The recordings of a run's data that its split kept from training, of those that were `used` at all."""
     if not (run / "recipe.yaml").exists():
         raise UserError(f"{run} is no run folder with data of its own: name recordings with --data FOLDER.")
     recipe = read_recipe(run / "recipe.yaml")
@@ -176,8 +176,8 @@ def held_out(run: Path) -> Manifest:
         return manifest_of(source.valid_path, run / "data" / "valid")
     manifest = manifest_of(source.path, run / "data" / "train")
     plan = recipe.get("plan") or {}
-    _, kept = split(len(manifest), plan.get("valid_frac", 0.0), plan.get("random_split_seed", 0))
+    entries = [entry for entry in manifest if used(entry)]
+    _, kept = split(len(entries), plan.get("valid_frac", 0.0), plan.get("random_split_seed", 0))
     if not kept:
         raise UserError(f"{run} was trained on all of its data: name other recordings with --data FOLDER.")
-    entries = list(manifest)
     return Manifest(manifest.root, [entries[index] for index in kept])

@@ -16,6 +16,9 @@ from madrigal.audiolm.source import TokenSource
 from madrigal.audiolm.training import StagePlan
 from madrigal.data.source import AudioSource
 from madrigal.engine.plan import Plan
+from madrigal.musiclm.audio_transformer import AudioConfig
+from madrigal.musiclm.sentence_encoder import SentenceConfig
+from madrigal.musiclm.text_transformer import TextConfig
 from madrigal.soundstream.objective import WEIGHT_ALIASES
 from madrigal.speartts.config import TextToSemanticConfig
 from madrigal.speartts.plans import SpearPlan
@@ -46,6 +49,9 @@ WORDS: dict[Any, str] = {
     Any: "anything",
     TextSpec: "[mapping](#model-text)",
     SymbolSpec: "[mapping](#model-symbols)",
+    AudioConfig: "[mapping](#model-audio)",
+    TextConfig: "[mapping](#model-text-of-mulan)",
+    SentenceConfig: "[mapping](#model-text-of-mulan-pretrained)",
     NoneType: "null",
 }
 
@@ -70,6 +76,9 @@ SHARED: dict[str, type[BaseModel]] = {
     "model symbols": SymbolSpec,
     "data of the flow": FlowData,
     "plan of the flow": FlowPlan,
+    "model audio": AudioConfig,
+    "model text of mulan": TextConfig,
+    "model text of mulan, pretrained": SentenceConfig,
 }
 """Sections that several systems share, by the name that they have on the page."""
 
@@ -90,6 +99,10 @@ WORDS_OF: dict[str, str] = {
     "model symbols": "An aligner's `model.symbols`: how text becomes symbols; [voicebox.md](voicebox.md).",
     "data of the flow": "The `data` of `voicebox-flow` and `voicebox-distill`: recordings, and what was found in them.",
     "plan of the flow": "What their plans have beyond the others.",
+    "model audio": "The `model.audio` of `mulan`: `AudioSpectrogramTransformer`; [musiclm.md](musiclm.md).",
+    "model text of mulan": "Its `model.text`: `TextTransformer`.",
+    "model text of mulan, pretrained": "Its `model.text` where the `kind` is `pretrained`: an encoder that others have "
+    "trained.",
     "soundstream": "The codec: `SoundStream` and `SoundStreamTrainer`; [soundstream.md](soundstream.md) says what the "
     "options are for.",
     "mel-codec": "A codec of log-mels for language models: `MelCodec`, `MelCodecTrainer`; "
@@ -113,6 +126,7 @@ WORDS_OF: dict[str, str] = {
     "voicebox-distill": "A student that needs fewer steps: `VoiceBoxDistiller`.",
     "voicebox": "All parts of [a voice](voicebox.md) in one run. A part is changed by its name: `flow.plan.lr=1e-4`; "
     "it may also be the name of a finished run.",
+    "mulan": "Sound and text in one space: `MuLaN`, `MuLaNTrainer`; [musiclm.md](musiclm.md).",
 }
 
 

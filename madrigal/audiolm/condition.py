@@ -14,11 +14,17 @@ class AudioConditionerBase(nn.Module):
     """What conditions the stages on sound in training and on words later: a joint embedding of both, such as MuLaN's.
 
     It keeps embeddings of its own for each `namespace` (semantic, coarse, fine), and gives [batch, items, cond_dim] for
-    waves [batch, samples] or for texts. Any object that is called like this will do.
+    waves [batch, samples], for texts, or for codes of what it heard [batch, items], where it has such codes. Any object
+    that is called like this will do. One that says its `target_sample_hz` is given waves at that rate.
     """
 
     def forward(
-        self, *, wavs: Tensor | None = None, texts: list[str] | None = None, namespace: str | None = None
+        self,
+        *,
+        wavs: Tensor | None = None,
+        texts: list[str] | None = None,
+        ids: Tensor | None = None,
+        namespace: str | None = None,
     ) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} has to say what its embeddings are")
 

@@ -1,4 +1,4 @@
-"""`generate`: sound from a run, after a prompt, from a text, or out of nothing."""
+"""`generate`: sound from a run, after a prompt, from a text, like another sound, or out of nothing."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,13 +14,16 @@ TEMPERATURE = "0.8,0.9,0.8"
 
 
 def generate(
-    runs: Annotated[list[Path], typer.Argument(help="An AudioLM run, or the runs of its stages.")],
+    runs: Annotated[list[Path], typer.Argument(help="A run of AudioLM, the runs of its stages, or a run of MusicLM.")],
     prompt: Annotated[Path | None, typer.Option("--prompt", help="An audio file to go on from.")] = None,
-    text: Annotated[str | None, typer.Option(help="For stages that were trained with text.")] = None,
+    text: Annotated[str | None, typer.Option(help="What to make, for stages trained with text, and MusicLM.")] = None,
+    like: Annotated[Path | None, typer.Option(help="MusicLM: an audio file in the place of a text.")] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="How much to make, after the prompt.")] = 5.0,
     n: Samples = 1,
     seed: Annotated[int, typer.Option(min=0, help="Sample i is drawn with seed + i.")] = 0,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the samples.")] = Path("generated"),
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The folder of the samples; MusicLM: or a .wav for the best.")
+    ] = Path("generated"),
     temperature: Temperature = TEMPERATURE,
     top_k: TopK = None,
     top_p: TopP = None,
@@ -32,18 +35,30 @@ def generate(
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
-    """Make sound with the three stages of AudioLM: speech that goes on in the voice of a prompt.
+    """Make sound with the three stages of AudioLM: speech that goes on in the voice of a prompt, or music from text.
+
+    MusicLM ranks its samples by how well they fit the text.
 
     Example: `madrigal generate runs/audiolm --prompt in.wav --seconds 6 --seed 1 --n 4`
     """
+    common = {"top_k": top_k, "top_p": top_p, "repetition_penalty": repetition_penalty, "cond_scale": cond_scale}
+    if _makes_music(runs):
+        from madrigal.verbs.music import make_music
+
+        make_music(
+            runs[0],
+            **{"text": text, "like": like, "prompt": _checked(prompt), "seconds": seconds, "n": n, "seed": seed},
+            **{"out": out, "sampling": samplings(temperature, **common), "device": device},
+            **{"overwrite": overwrite, "as_json": as_json},
+        )
+        return
+    if like is not None:
+        raise UserError("--like is for a run of MusicLM; give an AudioLM a --prompt.")
+    _checked(prompt)
     files = [out / f"{number:03d}.wav" for number in range(n)]
     taken = [file for file in files if file.exists()]
     if taken and not overwrite:
         raise UserError(f"{taken[0]} is there already; name another folder with -o, or replace it with --overwrite.")
-    if prompt is not None and prompt.is_dir():
-        raise UserError(f"{prompt} is a folder; name one audio file of it with --prompt.")
-    if prompt is not None and not prompt.is_file():
-        raise UserError(f"There is no file {prompt} to go on from; check --prompt.")
 
     from madrigal.audiolm.loading import load_audiolm
     from madrigal.audiolm.pipeline import NO_CONDITION
@@ -51,7 +66,6 @@ def generate(
     from madrigal.engine.machine import prepare_process
 
     prepare_process()
-    common = {"top_k": top_k, "top_p": top_p, "repetition_penalty": repetition_penalty, "cond_scale": cond_scale}
     sampling = samplings(temperature, **common)
     model = load_audiolm(runs, tokenizer=tokenizer, codec=codec, device=device)
     if text is not None and not model.is_conditioned:
@@ -73,3 +87,18 @@ def generate(
         print_json({"files": [str(file) for file in files], "seconds": seconds, "sample_rate": rate, "seed": seed})
     else:
         typer.echo("\n".join(map(str, files)))
+
+
+def _makes_music(runs: list[Path]) -> bool:
+    from madrigal.musiclm.loading import is_musiclm
+
+    return len(runs) == 1 and is_musiclm(runs[0])
+
+
+def _checked(prompt: Path | None) -> Path | None:
+    """The file to go on from, if there is one."""
+    if prompt is not None and prompt.is_dir():
+        raise UserError(f"{prompt} is a folder; name one audio file of it with --prompt.")
+    if prompt is not None and not prompt.is_file():
+        raise UserError(f"There is no file {prompt} to go on from; check --prompt.")
+    return prompt

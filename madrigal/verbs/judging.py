@@ -1,5 +1,6 @@
 """`evaluate`: how good a trained model is."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,15 +23,22 @@ KINDS = {
     "audiolm": "an audiolm",
     "speartts": "a speartts",
     "voicebox": "a voicebox",
+    "mulan": "a mulan",
+    "musiclm": "a musiclm",
 }
 FOR = {
     "voice": ("speartts", "voicebox"),
     **dict.fromkeys(("kbps", "opus"), ("codec",)),
     "ceiling": ("speartts",),
     **dict.fromkeys(("prompt_seconds", "seconds"), ("audiolm",)),
-    **dict.fromkeys(("holes", "steps", "method", "cond_scale", "sway"), ("voicebox",)),
-    **dict.fromkeys(("temperature", "top_k", "top_p"), ("audiolm", "speartts")),
-    **dict.fromkeys(("seed", "device"), ("audiolm", "speartts", "voicebox")),
+    **dict.fromkeys(("holes", "steps", "method", "sway"), ("voicebox",)),
+    "cond_scale": ("voicebox", "musiclm"),
+    **dict.fromkeys(("temperature", "top_k", "top_p"), ("audiolm", "speartts", "musiclm")),
+    "seed": ("audiolm", "speartts", "voicebox", "musiclm"),
+    "device": ("audiolm", "speartts", "voicebox", "mulan", "musiclm"),
+    "samples": ("musiclm",),
+    "tags": ("mulan",),
+    "recogniser": ("codec", "vocoder", "audiolm", "speartts", "voicebox"),
 }
 """What each option is for; those that are not here are for all."""
 
@@ -75,6 +83,13 @@ def evaluate(
         int | None,
         typer.Option(min=0, help="voicebox: recordings of which a part is cut out and mended; default: 50."),
     ] = None,
+    tags: Annotated[
+        str | None,
+        typer.Option(help="mulan: fields of the manifest that name a class, with commas; default: all that do."),
+    ] = None,
+    samples: Annotated[
+        int | None, typer.Option(min=1, help="musiclm: draws for a caption, of which the best is judged; default: 4.")
+    ] = None,
     steps: Steps = None,
     method: Method = None,
     cond_scale: CondScale = None,
@@ -92,7 +107,7 @@ def evaluate(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Judge a codec, an AudioLM or speech from text on recordings that it has not heard: a table, a JSON file, a page.
+    """Judge a codec, an AudioLM, speech or music from text, or a MuLaN on recordings it has not heard: a table, a page.
 
     Example: `madrigal evaluate runs/codec --data prepared/test --kbps 3,6`
     """
@@ -105,15 +120,22 @@ def evaluate(
     options: dict[str, Any] = {"data": data, "out": out, "limit": limit, "recogniser": recogniser}
     for name, value in {
         **{"voice": voice, "kbps": kbps, "opus": opus, "ceiling": ceiling, "holes": holes},
-        **{"temperature": temperature},
+        **{"temperature": temperature, "tags": tags, "recogniser": recogniser, "samples": samples},
         **{**flowing, **draws, **drawing, **lengths},
     }.items():
         if kind not in FOR[name]:
             refuse({name: value}, " or ".join(KINDS[one] for one in FOR[name]), f"{run} is {KINDS[kind]}")
-    if kind in ("speartts", "voicebox") and data is None:
+    if kind in ("speartts", "voicebox", "musiclm") and data is None:
         raise UserError("Name recordings with texts that the run has not seen with --data FOLDER.")
     options |= given(drawing)
-    if kind == "voicebox":
+    if kind == "mulan":
+        from madrigal.judge.retrieval import show_retrieval
+        from madrigal.mulan_evaluation import evaluate_mulan
+
+        options.pop("recogniser")
+        options |= {"tags": None if tags is None else [name.strip() for name in tags.split(",")]}
+        _judge(evaluate_mulan, path, options, show_retrieval, as_json=as_json)
+    elif kind == "voicebox":
         from madrigal.judge.speech_page import show_spoken
         from madrigal.voicebox_evaluation import evaluate_voicebox
 
@@ -128,6 +150,14 @@ def evaluate(
         options |= {"voice": None if voice is None else Path(voice)}
         options |= {"sampling": samplings(temperature or SPEAKING, **draws), **given({"ceiling": ceiling})}
         _judge(evaluate_speech, path, options, show_spoken, as_json=as_json)
+    elif kind == "musiclm":
+        from madrigal.judge.music_page import show_music
+        from madrigal.musiclm_evaluation import evaluate_musiclm
+
+        guided = {**draws, **given({"cond_scale": cond_scale})}
+        options |= {**given({"samples": samples}), "sampling": samplings(temperature or CONTINUING, **guided)}
+        options.pop("recogniser")
+        _judge(evaluate_musiclm, path, options, show_music, as_json=as_json)
     elif kind == "audiolm":
         if data is None:
             raise UserError("Name recordings of speakers that the run has not heard with --data FOLDER.")
@@ -171,8 +201,13 @@ def _kind(run: Path) -> str:
     """What there is to judge, as the recipe of the run says; a shipped codec or an exported one has none."""
     is_audiolm = (run / "coarse").is_dir()
     if not (run / "recipe.yaml").is_file():
+        from madrigal.musiclm.loading import is_musiclm
         from madrigal.voicebox.loading import is_voicebox
 
+        if is_musiclm(run):
+            return "musiclm"
+        if _is_mulan(run):
+            return "mulan"
         return "voicebox" if is_voicebox(run) else "audiolm" if is_audiolm else "codec"
     from madrigal.engine.recipe import read_recipe
 
@@ -181,6 +216,14 @@ def _kind(run: Path) -> str:
     if kind not in KINDS:
         raise UserError(f"{run} is a run of {system}: evaluate takes {' or '.join(KINDS.values())}.")
     return kind
+
+
+def _is_mulan(folder: Path) -> bool:
+    """Whether an exported folder holds a MuLaN."""
+    try:
+        return bool(json.loads((folder / "config.json").read_text()).get("kind") == "mulan")
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 def _rates(text: str) -> list[float]:
