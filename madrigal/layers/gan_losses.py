@@ -3,9 +3,13 @@
 Every mean is over what is there: whatever lies behind an item's length, where items have one, is not counted.
 """
 
+from typing import Protocol
+
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
+
+Terms = dict[str, Tensor]
 
 
 class Valid:
@@ -59,3 +63,31 @@ def gradient_penalty(waves: Tensor, logits: Tensor, valid: Valid) -> Tensor:
     scores = (logits * weights).flatten(1).sum(dim=1) / weights.flatten(1).sum(dim=1)
     (gradient,) = torch.autograd.grad(scores.sum(), waves, create_graph=True)
     return valid.silence(gradient).square().flatten(1).sum(dim=1).mean()
+
+
+class Verdict(Protocol):
+    """A discriminator's loss, from its logits of what is real and of what was made."""
+
+    def __call__(self, real_logits: Tensor, fake_logits: Tensor, valid: Valid) -> Tensor: ...
+
+
+def discriminator_terms(
+    discriminator: nn.Module,
+    real: Tensor,
+    fake: Tensor,
+    *,
+    penalty: bool = False,
+    lengths: Tensor | None = None,
+    verdict: Verdict = hinge,
+    name: str = "hinge",
+) -> Terms:
+    """One discriminator's loss for waves [batch, channels, samples] or pictures; nothing flows back into the maker."""
+    valid = Valid(lengths, real.shape[-1])
+    both = torch.cat((valid.silence(real), valid.silence(fake))).detach().requires_grad_(penalty)
+    logits, _ = discriminator(both)
+    real_logits, fake_logits = logits.chunk(2)
+    terms = {name: verdict(real_logits, fake_logits, valid)}
+    if penalty:
+        twice = Valid(None if lengths is None else lengths.repeat(2), real.shape[-1])
+        terms["penalty"] = gradient_penalty(both, logits, twice)
+    return terms

@@ -11,7 +11,8 @@ from madrigal.engine.feed import Batch
 from madrigal.engine.keywords import plan_and_keywords
 from madrigal.engine.recordings import RecordingsTrainer
 from madrigal.engine.trainer import Terms
-from madrigal.soundstream.losses import WaveMaker, discriminator_terms
+from madrigal.layers.gan_losses import discriminator_terms
+from madrigal.soundstream.losses import WaveMaker
 
 
 class AdversarialTrainer(Adversarial, RecordingsTrainer):

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from madrigal.layers.gan_losses import Valid, feature_distance, gradient_penalty, hinge
+from madrigal.layers.gan_losses import Valid, feature_distance
 from madrigal.layers.spectra import MelSpectrogram, log_mel, stft
 from madrigal.soundstream.objective import ObjectiveConfig
 
@@ -151,21 +151,6 @@ def generator_terms(
             _, real_features = discriminator(target)
         verdicts.append((*discriminator(reconstruction), real_features))
     return terms | _adversarial_terms(weights, verdicts, valid)
-
-
-def discriminator_terms(
-    discriminator: nn.Module, real: Tensor, fake: Tensor, *, penalty: bool = False, lengths: Tensor | None = None
-) -> Terms:
-    """One discriminator's loss for waves [batch, channels, samples]; nothing flows back into the maker."""
-    valid = Valid(lengths, real.shape[-1])
-    waves = torch.cat((valid.silence(real), valid.silence(fake))).detach().requires_grad_(penalty)
-    logits, _ = discriminator(waves)
-    real_logits, fake_logits = logits.chunk(2)
-    terms = {"hinge": hinge(real_logits, fake_logits, valid)}
-    if penalty:
-        both = Valid(None if lengths is None else lengths.repeat(2), real.shape[-1])
-        terms["penalty"] = gradient_penalty(waves, logits, both)
-    return terms
 
 
 def _reconstruction_terms(
