@@ -63,6 +63,8 @@ _PUBLIC = {
     "AlignerTrainer": "madrigal.voicebox.aligner_training",
     "DurationPredictor": "madrigal.voicebox.durations",
     "DurationPredictorTrainer": "madrigal.voicebox.durations_training",
+    "VQGanVAE": "madrigal.muse.vae",
+    "VQGanVAETrainer": "madrigal.muse.vae_trainer",
     "Sampling": "madrigal.layers.sampling",
     "SoundDataset": "madrigal.data.dataset",
     "TokenDataset": "madrigal.data.token_dataset",

@@ -3,6 +3,8 @@
 Strides are convolutions of four pixels a side: no pixel counts more often than another, so nothing is chequered.
 """
 
+from itertools import pairwise
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -65,7 +67,7 @@ class PatchDiscriminator(nn.Module):
         super().__init__()
         dims = [config.channels, *(config.dim * 2**layer for layer in range(config.discr_layers))]
         self.layers = nn.ModuleList()
-        for number, (dim, wider) in enumerate(zip(dims, dims[1:], strict=False)):
+        for number, (dim, wider) in enumerate(pairwise(dims)):
             norm = nn.GroupNorm(config.resnet_groups, wider) if number else nn.Identity()
             self.layers.append(nn.Sequential(nn.Conv2d(dim, wider, 4, stride=2, padding=1), norm, nn.LeakyReLU(0.2)))
         self.to_logits = nn.Conv2d(dims[-1], 1, 3, padding=1)

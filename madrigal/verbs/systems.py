@@ -42,6 +42,7 @@ SYSTEMS = {
         "madrigal.voicebox.durations_recipe:DurationsRecipe", "madrigal.voicebox.durations:DurationPredictor"
     ),
     "voicebox": System("madrigal.voicebox.whole_recipe:VoiceboxWholeRecipe"),
+    "vqgan": System("madrigal.muse.vae_recipe:VQGanRecipe", "madrigal.muse.vae:VQGanVAE"),
 }
 
 
@@ -83,7 +84,7 @@ def model_class(name: str) -> Any:
         raise UserError(f"{folder / 'config.json'} cannot be read ({error}); name another run or folder.") from error
     if kind in KINDS:
         return tokenizer_class(kind)
-    if kind == "vocoder":
-        return named(SYSTEMS["vocoder"].model or "")
+    if kind in ("vocoder", "vqgan"):
+        return named(SYSTEMS[kind].model or "")
     # An exported codec says nothing of its system.
     return named(SYSTEMS["soundstream"].model or "")
