@@ -29,7 +29,7 @@ IGNORED = -1
 
 
 class TokenTransformer(nn.Module):
-    """Ids [batch, rows, columns] -> `dim_out` numbers for each token. With `has_mask`, one id more stands for a mask."""
+    """Ids [batch, rows, columns] -> `dim_out` numbers a token. With `has_mask`, one more id stands for a mask."""
 
     Config: ClassVar[type[TokenTransformerConfig]] = TokenTransformerConfig
 
