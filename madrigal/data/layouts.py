@@ -66,6 +66,11 @@ def picture_candidates(folder: Path) -> list[Candidate]:
     return [replace(i, text=i.text if i.text is not None else text_beside(i.path)) for i in items]
 
 
+def holds_pictures(folder: Path) -> bool:
+    """Whether a folder is one of pictures: with recordings in it, they are covers and the like."""
+    return not find_files(folder, FORMATS + OTHER_FORMATS) and bool(find_files(folder, IMAGE_FORMATS))
+
+
 def has_ending(name: str | Path, exts: Sequence[str]) -> bool:
     """Whether a name ends with one of `exts` ("wav" or ".wav"), in upper or lower case."""
     return str(name).lower().endswith(tuple("." + ext.lower().lstrip(".") for ext in exts))

