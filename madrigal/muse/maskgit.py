@@ -9,7 +9,6 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
-from PIL.Image import Image
 from torch import Tensor
 
 from madrigal.engine.evaluating import eval_mode
@@ -179,6 +178,21 @@ class MaskGit(Tokenised, Pretrained):
         self,
         texts: list[str] | None = None,
         *,
+        return_ids: bool = False,
+        return_pil_images: bool = False,
+        **options: Any,
+    ) -> Any:
+        """Images [batch, 3, height, width], their ids, or PIL images; the options are those of `generate_ids`."""
+        ids = self.generate_ids(texts, **options)
+        if return_ids:
+            return ids
+        images = self.picture(ids)
+        return to_pil(images) if return_pil_images else images
+
+    def generate_ids(
+        self,
+        texts: list[str] | None = None,
+        *,
         negative_texts: list[str] | None = None,
         text_embeds: Tensor | None = None,
         text_mask: Tensor | None = None,
@@ -192,11 +206,9 @@ class MaskGit(Tokenised, Pretrained):
         made: Tensor | None = None,
         batch_size: int | None = None,
         seed: int | list[int] = 0,
-        return_ids: bool = False,
-        return_pil_images: bool = False,
         **options: Any,
-    ) -> Tensor | list[Image]:
-        """Images [batch, 3, height, width], one for each text (or class, or `batch_size`); or their ids.
+    ) -> Tensor:
+        """Ids [batch, rows, columns] of a picture for each text (or class, or as many as `batch_size`).
 
         `size` is (height, width) in pixels, `fmap_size` (rows, columns) in tokens. Of given `ids` those are made anew
         that are True in `made`. Row r of a batch with `seed` s is what it would be alone with s + r. The `options` are
@@ -208,12 +220,7 @@ class MaskGit(Tokenised, Pretrained):
             (len(v) for v in (texts, text_embeds, classes, ids, cond_images, cond_token_ids) if v is not None), 1
         )
         rows = batch_size or rows
-        low = None
-        if self.is_superres:
-            if (cond_token_ids is None) == (cond_images is None):
-                raise UserError("Super-resolution makes pictures larger: give either cond_images or cond_token_ids.")
-            low = as_grid(cond_token_ids) if cond_images is None else self.low_tokens_of(cond_images, size)
-            low = low.to(self.device)
+        low = self._low(cond_images, cond_token_ids, size)
         shape = as_size(fmap_size) or (self.fmap(size) if ids is None else tuple(as_grid(ids).shape[1:]))
         canvas = self._canvas(rows, shape, ids, made, low)
         negative = {"texts": negative_texts, "text_embeds": negative_text_embeds}
@@ -222,7 +229,7 @@ class MaskGit(Tokenised, Pretrained):
             critic = None
             if self.token_critic is not None and not painting.force_not_use_token_critic:
                 critic = Critic(self.token_critic, self._lead(self.token_critic, given, negative, painting))
-            painted = paint(
+            return paint(
                 self.transformer,
                 canvas,
                 self._lead(self.transformer, given, negative, painting),
@@ -232,10 +239,15 @@ class MaskGit(Tokenised, Pretrained):
                 schedule=SCHEDULES[self.config.noise_schedule],
                 critic=critic,
             )
-        if return_ids:
-            return painted
-        images = self.picture(painted)
-        return to_pil(images) if return_pil_images else images
+
+    def _low(self, images: Tensor | None, ids: Tensor | None, size: int | Size | None) -> Tensor | None:
+        if not self.is_superres:
+            return None
+        if ids is not None and images is None:
+            return as_grid(ids).to(self.device)
+        if images is None or ids is not None:
+            raise UserError("Super-resolution makes pictures larger: give either cond_images or cond_token_ids.")
+        return self.low_tokens_of(images, size)
 
     def _canvas(
         self, rows: int, shape: tuple[int, ...], ids: Tensor | None, made: Tensor | None, low: Tensor | None
@@ -253,9 +265,11 @@ class MaskGit(Tokenised, Pretrained):
         return Canvas(ids, made, low)
 
     def _lead(self, net: Any, given: dict[str, Any], negative: dict[str, Any], painting: Painting) -> Lead:
-        context = net.condition(**given)
-        is_negative = any(value is not None for value in negative.values())
-        if is_negative and context is None:
-            raise UserError("A model without a condition has nothing to be led away from: leave out negative_texts.")
+        """Of nothing given, nothing leads: a model that was trained with conditions makes pictures without one, too."""
+        is_told, is_negative = (any(value is not None for value in values.values()) for values in (given, negative))
+        if is_negative and not (is_told and self.config.transformer.is_conditioned):
+            raise UserError("Without a text there is nothing to be led away from: leave out the negative one.")
+        if not is_told:
+            return Lead(None)
         against = net.condition(**negative) if is_negative else None
-        return Lead(context, against, painting.cond_scale)
+        return Lead(net.condition(**given), against, painting.cond_scale)

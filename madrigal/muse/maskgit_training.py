@@ -12,17 +12,19 @@ from madrigal.engine.feed import Batch
 from madrigal.engine.keywords import plan_and_keywords
 from madrigal.engine.learned import FINGERPRINTS, Fingerprints, check_resumed
 from madrigal.engine.recipe import recorded
+from madrigal.engine.sourced import SourceTrainer
 from madrigal.engine.task import Counted
-from madrigal.engine.trainer import Terms, Trainer
+from madrigal.engine.trainer import Terms
 from madrigal.engine.turn import Turn
 from madrigal.errors import UserError
 from madrigal.muse.maskgit import MaskGit
 from madrigal.muse.maskgit_plan import MaskGitPlan
 from madrigal.muse.maskgit_source import CaptionedSource
+from madrigal.muse.maskgit_transformer import TokenTransformer
 from madrigal.muse.pictures import from_pil, grid, to_pil
 
 
-class MaskGitTrainer(Trainer):
+class MaskGitTrainer(SourceTrainer):
     """Trains a `maskgit` on pictures of a folder, on tokens of them, or on a dataset of one's own.
 
     An item of a dataset has an "image" [3, height, width] or "ids" [rows, columns] (and "cond_ids" for
@@ -64,11 +66,14 @@ class MaskGitTrainer(Trainer):
         super().__init__(
             maskgit,
             plan=plan,
+            source=source,
             results_folder=results_folder,
-            open_data=None if source is None else lambda run: source.datasets(maskgit, prepared_in=run / "data"),
             recipe={**recipe, **({FINGERPRINTS: learned} if learned else {})},
             **given,
         )
+
+    def opened(self, source: CaptionedSource, **how: Any) -> tuple[Any, Any]:
+        return source.datasets(self.model, **how)
 
     def check(self, maskgit: MaskGit) -> None:
         """What would stand in the way is told before the run is opened, and one that was there replaced."""
@@ -96,7 +101,7 @@ class MaskGitTrainer(Trainer):
         if self.model.vae is None:
             return []
         ids, low = self.tokens(batch)
-        given, size = self.given(batch), tuple(ids.shape[1:])
+        given, size = self.given(batch), (ids.shape[1], ids.shape[2])
         made = self.model.generate(
             **given,
             cond_token_ids=low,
@@ -105,7 +110,6 @@ class MaskGitTrainer(Trainer):
             seed=self.plan.seed,
             **self.plan.sampling(),
         )
-        assert isinstance(made, Tensor)
         originals = batch["image"] if "image" in batch else self.model.picture(ids)
         captions = self.captions(batch, len(ids))
         page = Picture(from_pil(grid(to_pil(made), captions)))
@@ -155,9 +159,8 @@ class MaskGitTrainer(Trainer):
         return torch.tensor([names.index(text) for text in batch["text"]], device=self.device)
 
     def blocks(self) -> list[nn.Module]:
-        critic = self.model.token_critic
-        layers = list(self.model.transformer.transformer.layers)
-        return layers + (list(critic.transformer.layers) if hasattr(critic, "transformer") else [])
+        nets = (self.model.transformer, self.model.token_critic)
+        return [layer for net in nets if isinstance(net, TokenTransformer) for layer in net.transformer.layers]
 
 
 class TokenCriticTrainer(MaskGitTrainer):

@@ -216,6 +216,8 @@ class TokenCritic(TokenTransformer):
 class SelfCritic(nn.Module):
     """The same as a `TokenCritic`, by a head on the transformer that makes the tokens."""
 
+    net: Any
+
     def __init__(self, net: MaskGitTransformer) -> None:
         super().__init__()
         self.__dict__["net"] = net  # no part of it: it has a place of its own

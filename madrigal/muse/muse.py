@@ -39,6 +39,12 @@ class Muse(nn.Module):
         return self.base if self.superres is None else self.superres
 
     @property
+    def cell(self) -> int:
+        """Pixels a side of the picture that are made together: a token of the base covers them."""
+        height = self.last.config.image_size[0]
+        return int(self.base.tool().downsample_factor * height // self.base.config.image_size[0])
+
+    @property
     def device(self) -> torch.device:
         return self.base.device
 
@@ -64,16 +70,16 @@ class Muse(nn.Module):
         painting = build_config(Painting, {**self.painting.model_dump(), **options}, "generate")
         wanted = as_size(size) or (self.last.config.image_size if edit is None else edit.size)
         given: dict[str, Any] = {"negative_texts": negative_texts, "classes": classes, "batch_size": batch_size}
-        given |= {"seed": seed, "return_ids": True, **painting.model_dump()}
+        given |= {"seed": seed, **painting.model_dump()}
         small = wanted if self.superres is None else self.superres.low_size(wanted)
-        low = self.base.generate(texts, **self._place(self.base, small, edit), **given)
+        low = self.base.generate_ids(texts, **self._place(self.base, small, edit), **given)
         if self.superres is None:
             images = self.base.picture(low)
             return (images, images) if return_lowres else images
         if superres_timesteps is not None:
             given["timesteps"] = superres_timesteps
         place = self._place(self.superres, wanted, edit)
-        ids = self.superres.generate(texts, cond_token_ids=low, **place, **given)
+        ids = self.superres.generate_ids(texts, cond_token_ids=low, **place, **given)
         images = self.superres.picture(ids)
         return (images, self.base.picture(low)) if return_lowres else images
 

@@ -101,8 +101,8 @@ class MiniLMEncoder(FrozenEncoder):
 
 
 def minilm_folder() -> str:
-    """Where the installed package keeps the encoder; empty where there is none."""
-    spec = find_spec(MINILM)
+    """Where the installed package keeps the encoder; empty where there is none, or nothing to read it with."""
+    spec = find_spec(MINILM) if find_spec("transformers") else None
     places = [Path(place) / "model" for place in (spec.submodule_search_locations or [])] if spec else []
     return next((str(place) for place in places if (place / "config.json").is_file()), "")
 

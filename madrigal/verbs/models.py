@@ -17,7 +17,8 @@ def export(
 ) -> None:
     """Write a trained model as config.json and model.safetensors, for `from_pretrained`.
 
-    Of a voicebox run all that speaks is written, with its voices, in 16 bits: name the folder with `say --run`.
+    Of a voicebox run all that speaks is written, with its voices, in 16 bits: name the folder with `say --run`. Of a
+    muse run all that makes pictures is written.
 
     Example: `madrigal export runs/codec codecs/mine`
     """
@@ -25,6 +26,13 @@ def export(
 
     if is_voicebox(run):
         typer.echo(str(export_voicebox(run, target, averaged=not online, overwrite=overwrite)))
+        return
+    from madrigal.engine.learned import recipe_of
+
+    if recipe_of(Path(run)).get("system") == "muse":
+        from madrigal.muse.loading import export_muse
+
+        typer.echo(str(export_muse(run, target, averaged=not online, overwrite=overwrite)))
         return
     from madrigal.verbs.systems import model_class
 

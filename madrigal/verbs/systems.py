@@ -43,6 +43,9 @@ SYSTEMS = {
     ),
     "voicebox": System("madrigal.voicebox.whole_recipe:VoiceboxWholeRecipe"),
     "vqgan": System("madrigal.muse.vae_recipe:VQGanRecipe", "madrigal.muse.vae:VQGanVAE"),
+    "maskgit": System("madrigal.muse.maskgit_recipe:MaskGitRecipe", "madrigal.muse.maskgit:MaskGit"),
+    "token-critic": System("madrigal.muse.maskgit_recipe:TokenCriticRecipe", "madrigal.muse.maskgit:MaskGit"),
+    "muse": System("madrigal.muse.whole_recipe:MuseRecipe"),
 }
 
 
@@ -84,7 +87,7 @@ def model_class(name: str) -> Any:
         raise UserError(f"{folder / 'config.json'} cannot be read ({error}); name another run or folder.") from error
     if kind in KINDS:
         return tokenizer_class(kind)
-    if kind in ("vocoder", "vqgan"):
+    if kind in ("vocoder", "vqgan", "maskgit"):
         return named(SYSTEMS[kind].model or "")
     # An exported codec says nothing of its system.
     return named(SYSTEMS["soundstream"].model or "")

@@ -41,7 +41,9 @@ def test_the_share_of_masked_tokens_follows_the_schedule() -> None:
         # Every place is as likely as any other.
         assert wanted.float().mean(0).std() < 0.02
         means[name] = wanted.float().mean()
-    torch.testing.assert_close(torch.stack([*means.values()]), torch.tensor([2 / torch.pi, 2 / torch.pi, 0.5]), atol=0.03, rtol=0)
+    torch.testing.assert_close(
+        torch.stack([*means.values()]), torch.tensor([2 / torch.pi, 2 / torch.pi, 0.5]), atol=0.03, rtol=0
+    )
     torch.manual_seed(0)
     by_function = base(noise_schedule=linear_schedule).masked(ids)[1].float().mean()
     assert by_function == means["linear"]
@@ -109,7 +111,8 @@ def test_ms17_negative_prompts_with_a_critic() -> None:
 def test_ms21_without_text_and_with_classes() -> None:
     alone = base(net={"text_encoder": "none"})
     ids = alone.generate(batch_size=3, return_ids=True, **FAST)
-    assert isinstance(ids, Tensor) and ids.shape == (3, 4, 4)
+    assert isinstance(ids, Tensor)
+    assert ids.shape == (3, 4, 4)
     labelled = base(net={"text_encoder": "classes", "num_classes": 4})
     one = labelled.generate(classes=[1], seed=1, return_ids=True, temperature=3.0, **FAST)
     other = labelled.generate(classes=[2], seed=1, return_ids=True, temperature=3.0, **FAST)
@@ -139,7 +142,8 @@ def test_ms20_pictures_are_clamped_before_they_are_bytes() -> None:
     wild = torch.tensor([-0.3, 0.5, 1.3]).view(1, 1, 1, 3).expand(1, 3, 1, 3)
     assert [to_pil(wild)[0].getpixel((x, 0)) for x in range(3)] == [(0,) * 3, (128,) * 3, (255,) * 3]
     images = base().generate(["red"], **FAST)
-    assert isinstance(images, Tensor) and 0 <= images.min() <= images.max() <= 1
+    assert isinstance(images, Tensor)
+    assert 0 <= images.min() <= images.max() <= 1
     assert base().generate(["red"], return_pil_images=True, **FAST)[0].size == (16, 16)
 
 
@@ -155,9 +159,11 @@ def test_ms15_super_resolution_learns_with_its_condition(monkeypatch: pytest.Mon
     images = torch.stack([Squares(32)[index]["image"] for index in range(2)])
     loss = model(images, texts=["a", "b"])
     low = model.low_tokens_of(images)
-    assert torch.equal(seen[0], low) and low.shape == (2, 4, 4)
+    assert torch.equal(seen[0], low)
+    assert low.shape == (2, 4, 4)
     loss.backward()
-    assert model.transformer.low_tokens is not None and model.transformer.low_tokens.weight.grad is not None
+    assert model.transformer.low_tokens is not None
+    assert model.transformer.low_tokens.weight.grad is not None
     assert model.transformer.low_tokens.weight.grad.abs().sum() > 0
     model.generate(["a", "b"], cond_images=images, **FAST)
     assert torch.equal(seen[1][:2], low)  # in making as in training
@@ -225,7 +231,9 @@ def test_the_vae_is_no_part_and_stays_as_it_was() -> None:
     model = MaskGit(16, transformer(), vae=vae)
     model(torch.rand(1, 3, 16, 16), texts=["a"]).backward()
     model.generate(["a"], **FAST)
-    assert vae.training and vae.scale.requires_grad and vae.scale.grad is None
+    assert vae.training
+    assert vae.scale.requires_grad
+    assert vae.scale.grad is None
     assert not any(name.startswith(("vae", "cond_vae", "scale")) for name in model.state_dict())
     with pytest.raises(UserError, match="built for 20"):
         MaskGit(16, transformer(num_tokens=20), vae=vae)
@@ -238,7 +246,8 @@ def test_generation_leaves_mode_and_generators_as_they_were() -> None:
     wanted = torch.rand(3)
     torch.manual_seed(0)
     first = made(model)
-    assert torch.equal(torch.rand(3), wanted) and model.training
+    assert torch.equal(torch.rand(3), wanted)
+    assert model.training
     assert torch.equal(first, made(model))
 
 
@@ -285,7 +294,8 @@ def test_a_page_has_every_picture_and_its_caption() -> None:
     pictures = to_pil(torch.rand(5, 3, 8, 8))
     plain, told = grid(pictures), grid(pictures, ["a caption that is much too long for so small a picture"] * 5)
     assert plain.size == (3 * 12 + 4, 2 * 12 + 4)
-    assert told.width > 3 * 128 and told.height > 2 * 128
+    assert told.width > 3 * 128
+    assert told.height > 2 * 128
 
 
 def test_saved_and_loaded_it_makes_the_same(tmp_path: Any) -> None:
