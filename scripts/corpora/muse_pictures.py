@@ -54,12 +54,17 @@ def key(hexcode: str) -> str:
     return "-".join(part for part in hexcode.lower().split("-") if part != "fe0f")
 
 
+def spoken(label: str) -> str:
+    """A name as a caption says it: "flag of france", "family man, boy"."""
+    return label.replace("flag: ", "flag of ").replace(":", "").lower()
+
+
 def read_names(package: Path) -> dict[str, Emoji]:
     """Names by key; skin tones are left out, for they would be half of all pictures."""
     groups = json.loads((package / "meta" / "groups.json").read_text())["subgroups"]
     rows = json.loads((package / "en" / "data.json").read_text())
     return {
-        key(row["hexcode"]): Emoji(row["label"].replace(":", "").lower(), groups[str(row["subgroup"])])
+        key(row["hexcode"]): Emoji(spoken(row["label"]), groups[str(row["subgroup"])])
         for row in rows
         if "subgroup" in row
     }

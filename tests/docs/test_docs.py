@@ -69,6 +69,11 @@ SHORTENED: dict[str, dict[str, str]] = {
         "dim=512, depth=8, heads=8": "dim=16, depth=2, heads=2, dim_head=8",
         "num_train_steps=100_000": "num_train_steps=1",
     },
+    "docs/muse.md": {
+        **{f"{system}/cpu": f"{system}/tiny" for system in ("muse", "vqgan")},
+        "VQGanVAE(dim=64": "VQGanVAE(dim=16, discr_layers=2",
+        "num_train_steps=10_000": "num_train_steps=1",
+    },
     "docs/tokenizers.md": {},
     "docs/tokens.md": {},
     "docs/text.md": {},

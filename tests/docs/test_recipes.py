@@ -17,6 +17,7 @@ from blocks import run_command
 from madrigal.audiolm.recipe import StageRecipe
 from madrigal.audiolm.training import CoarseTransformerTrainer
 from madrigal.engine.recipe import recipe_names
+from madrigal.muse.vae import VQGanVAE
 from madrigal.soundstream.codec import SoundStream
 from madrigal.speartts.model import TextToSemantic
 from madrigal.speartts.recipe import SpearRecipe
@@ -92,7 +93,17 @@ MELS = [
     "plan.num_train_steps=2",
     *(f"plan.{key}" for key in PLAN),
 ]
+PICTURES = [
+    "model.dim=16",
+    "model.resnet_groups=4",
+    "model.num_resnet_blocks=1",
+    "data.image_size=32",
+    "plan.num_train_steps=2",
+    "plan.discr_start_step=1",
+    *(f"plan.{key}" for key in PLAN),
+]
 SMALL: dict[str, list[str]] = {
+    "vqgan": PICTURES,
     "soundstream": CODEC,
     "mel-codec": MELS,
     "kmeans": CLUSTERS,
@@ -194,6 +205,9 @@ def test_builds_as_it_stands(name: str, clusters: Path, whisper: Path, voice: Pa
     elif found.system == "voicebox-flow":
         with torch.device("meta"):
             assert VoiceBox(found.config(80)).null == number_of_symbols(found.data.alignments)
+    elif found.system == "vqgan":
+        with torch.device("meta"):
+            assert VQGanVAE(found.model).get_encoded_fmap_size(found.data.size) in ((4, 4), (16, 16))
     elif found.system in VOICE:
         assert found.plan.num_train_steps > 0
     else:
@@ -228,7 +242,8 @@ def test_trains_when_it_is_small(
     given += ["start=null"] if system in SPOKEN else []
     given += [f"model.checkpoint={whisper}"] if name == "kmeans/whisper" else []
     given += ["codec=speech-16k"] if system in ("coarse", "fine") else []
-    trainer = recipe(name, "data=recordings", *given, *SMALL[system]).trainer(workplace / "run").train()
+    data = "pictures" if system == "vqgan" else "recordings"
+    trainer = recipe(name, f"data={data}", *given, *SMALL[system]).trainer(workplace / "run").train()
     lines = [json.loads(line) for line in (workplace / "run" / "metrics.jsonl").read_text().splitlines()]
     figures = {key for line in lines for key in line}
     if system in ("kmeans", "masked-prediction"):
