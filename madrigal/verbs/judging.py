@@ -23,18 +23,21 @@ KINDS = {
     "speartts": "a speartts",
     "voicebox": "a voicebox",
     "vqgan": "a vqgan",
+    "muse": "a muse",
 }
 SPOKEN = ("codec", "vocoder", "audiolm", "speartts", "voicebox")
 FOR = {
     "recogniser": SPOKEN,
-    "features": ("vqgan",),
+    "features": ("vqgan", "muse"),
     "voice": ("speartts", "voicebox"),
     **dict.fromkeys(("kbps", "opus"), ("codec",)),
     "ceiling": ("speartts",),
     **dict.fromkeys(("prompt_seconds", "seconds"), ("audiolm",)),
-    **dict.fromkeys(("holes", "steps", "method", "cond_scale", "sway"), ("voicebox",)),
-    **dict.fromkeys(("temperature", "top_k", "top_p"), ("audiolm", "speartts")),
-    **dict.fromkeys(("seed", "device"), ("audiolm", "speartts", "voicebox")),
+    **dict.fromkeys(("holes", "method", "sway"), ("voicebox",)),
+    **dict.fromkeys(("steps", "cond_scale"), ("voicebox", "muse")),
+    **dict.fromkeys(("top_k", "top_p"), ("audiolm", "speartts")),
+    "temperature": ("audiolm", "speartts", "muse"),
+    **dict.fromkeys(("seed", "device"), ("audiolm", "speartts", "voicebox", "muse")),
 }
 """What each option is for; those that are not here are for all."""
 
@@ -100,7 +103,7 @@ def evaluate(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Judge a codec, an AudioLM, speech from text or a tokenizer of pictures on what it has not met: a table, a page.
+    """Judge a codec, an AudioLM, speech from text or what makes pictures on what it has not met: a table, a page.
 
     Example: `madrigal evaluate runs/codec --data prepared/test --kbps 3,6`
     """
@@ -150,6 +153,13 @@ def evaluate(
         from madrigal.muse_evaluation import evaluate_vqgan
 
         _judge(evaluate_vqgan, run, options, show_pictures, as_json=as_json)
+    elif kind == "muse":
+        from madrigal.judge.painted_page import show_painted
+        from madrigal.muse_evaluation import evaluate_muse
+        from madrigal.verbs.picture_making import drawn
+
+        how = {"timesteps": steps, "cond_scale": cond_scale, "temperature": temperature}
+        _judge(evaluate_muse, path, {**options, "options": drawn(how)}, show_painted, as_json=as_json)
     elif kind == "vocoder":
         from madrigal.evaluation import evaluate_vocoder
         from madrigal.judge.table import show
@@ -185,15 +195,18 @@ def _kind(run: Path) -> str:
     """What there is to judge, as the recipe of the run says; a shipped codec or an exported one has none."""
     is_audiolm = (run / "coarse").is_dir()
     if not (run / "recipe.yaml").is_file():
+        from madrigal.muse.recognising import is_muse
         from madrigal.voicebox.loading import is_voicebox
 
         if _is_vqgan(run):
             return "vqgan"
+        if is_muse(run):
+            return "muse"
         return "voicebox" if is_voicebox(run) else "audiolm" if is_audiolm else "codec"
     from madrigal.engine.recipe import read_recipe
 
     system = str(read_recipe(run / "recipe.yaml").get("system"))
-    kind = "codec" if system == "soundstream" else system
+    kind = {"soundstream": "codec", "maskgit": "muse", "token-critic": "muse"}.get(system, system)
     if kind not in KINDS:
         raise UserError(f"{run} is a run of {system}: evaluate takes {' or '.join(KINDS.values())}.")
     return kind
