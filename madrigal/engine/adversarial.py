@@ -1,7 +1,7 @@
 """Training against discriminators: the generator's turn, then each discriminator's, on what the generator made."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from pydantic import Field
@@ -38,7 +38,6 @@ class Adversarial(Task):
     is (`judge`).
     """
 
-    plan_class: ClassVar[type[AdversarialPlan]] = AdversarialPlan
     model: Any
     plan: AdversarialPlan
     step: int

@@ -60,7 +60,7 @@ def fit_probe(features: Features, labels: Sequence[str], *, decay: float = 1e-2,
     def loss() -> float:
         optimizer.zero_grad()
         value = F.cross_entropy(x @ weights, wanted) + decay * weights[:-1].square().sum() / 2
-        value.backward()  # type: ignore[no-untyped-call]
+        value.backward()
         return float(value)
 
     optimizer.step(loss)

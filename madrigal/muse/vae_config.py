@@ -50,8 +50,8 @@ class VQGanVAEConfig(WeighedConfig):
         description="lfq: diversity_gamma, entropy_weight, commitment_weight",
     )
     vq_kwargs: dict[str, Any] = Field(
-        default_factory=dict,
-        description="vq: factorised_dim, ema_decay, commitment_weight, kmeans_init, l2_normalised, …",
+        default_factory=lambda: {"ema_decay": 0.8, "l2_normalised": True},
+        description="vq: l2_normalised, ema_decay, factorised_dim, commitment_weight, kmeans_init, …",
     )
 
     # how a picture is judged in training

@@ -35,7 +35,6 @@ class VQGanVAETrainer(Adversarial, SourceTrainer):
 
     system: ClassVar[str] = "vqgan"
     unit: ClassVar[str] = "pictures"
-    plan_class: ClassVar[type[AdversarialPlan]] = VQGanPlan
     model: VQGanVAE
     plan: VQGanPlan
 
@@ -51,7 +50,7 @@ class VQGanVAETrainer(Adversarial, SourceTrainer):
         recipe: dict[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        plan, given = plan_and_keywords(self.plan_class, plan, options, type(self).__name__)
+        plan, given = plan_and_keywords(VQGanPlan, plan, options, type(self).__name__)
         self.turns_share_batch = plan.discr_share_batch
         self._adaptive: list[Tensor] = []
         if folder is not None:

@@ -1,7 +1,7 @@
 """Training a maker of waves against discriminators that hear its waves."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -18,6 +18,7 @@ from madrigal.soundstream.losses import WaveMaker
 class AdversarialTrainer(Adversarial, RecordingsTrainer):
     """Trains a `WaveMaker`; a subclass says what waves [batch, channels, samples] it makes of a batch (`make`)."""
 
+    plan_class: ClassVar[type[AdversarialPlan]] = AdversarialPlan
     model: Any
     plan: AdversarialPlan
 

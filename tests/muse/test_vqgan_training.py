@@ -28,8 +28,8 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("kind", QUANTIZERS)
 def test_it_overfits_one_batch(kind: str, tmp_path: Path) -> None:
     folder = write_pictures(tmp_path / "one", count=2)
-    options = {"levels": None, **QUANTIZERS[kind], "use_vgg_and_gan": False, "dim": 16}
-    vae = tiny_vae(**options)
+    quantizer = {"quantizer": "vq", "codebook_size": 64} if kind == "vq" else QUANTIZERS[kind]
+    vae = tiny_vae(**{"levels": None, **quantizer, "use_vgg_and_gan": False, "dim": 16})
     trainer = vqgan_trainer(folder, tmp_path / "run", vae, lr=5e-3, valid_frac=0.0, num_train_steps=60)
     values = [trainer.train_step()["recon"] for _ in range(60)]
     assert values[-1] < 0.5 * values[0]
