@@ -127,6 +127,8 @@ WORDS_OF: dict[str, str] = {
     "voicebox": "All parts of [a voice](voicebox.md) in one run. A part is changed by its name: `flow.plan.lr=1e-4`; "
     "it may also be the name of a finished run.",
     "mulan": "Sound and text in one space: `MuLaN`, `MuLaNTrainer`; [musiclm.md](musiclm.md).",
+    "vqgan": "The tokenizer of [Muse](muse.md): `VQGanVAE`, `VQGanVAETrainer`. `lookup_free_quantization`, `encdec_…` "
+    "and `vq_…` are understood in Python, too.",
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from madrigal.judge.frechet import frechet_distance, principal_axes
+from madrigal.judge.frechet import components, frechet_distance
 from madrigal.judge.music_classifier import InstrumentClassifier, features_of
 from madrigal.judge.music_descriptors import Described, NearestCentre, describe
 from madrigal.judge.music_features import Vector
@@ -44,7 +44,7 @@ class Judges:
             "tempo": NearestCentre(beats, known.labels("tempo")),
             "register": NearestCentre([one.pitch for one in known.described], known.labels("register")),
         }
-        self.axes = principal_axes(known.features, AXES)
+        self.axes = components(known.features, AXES)[1].T
 
     def hear(self, features: Vector, described: Sequence[Described]) -> dict[str, list[str]]:
         """What every clip is taken for, by measure."""

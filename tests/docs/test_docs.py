@@ -84,6 +84,11 @@ SHORTENED: dict[str, dict[str, str]] = {
         "num_train_steps=100_000": "num_train_steps=1",
         "batch_size=128": "batch_size=4",
     },
+    "docs/muse.md": {
+        **{f"{system}/cpu": f"{system}/tiny" for system in ("muse", "vqgan")},
+        "VQGanVAE(dim=64": "VQGanVAE(dim=16, discr_layers=2",
+        "num_train_steps=10_000": "num_train_steps=1",
+    },
     "docs/tokenizers.md": {},
     "docs/tokens.md": {},
     "docs/text.md": {},

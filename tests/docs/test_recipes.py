@@ -17,6 +17,7 @@ from blocks import run_command
 from madrigal.audiolm.recipe import StageRecipe
 from madrigal.audiolm.training import CoarseTransformerTrainer
 from madrigal.engine.recipe import recipe_names
+from madrigal.muse.vae import VQGanVAE
 from madrigal.musiclm.mulan import MuLaN
 from madrigal.soundstream.codec import SoundStream
 from madrigal.speartts.model import TextToSemantic
@@ -107,7 +108,17 @@ QUANTIZER = [
     "plan.num_train_steps=2",
     *(f"plan.{key}" for key in PLAN),
 ]
+PICTURES = [
+    "model.dim=16",
+    "model.resnet_groups=4",
+    "model.num_resnet_blocks=1",
+    "data.image_size=32",
+    "plan.num_train_steps=2",
+    "plan.discr_start_step=1",
+    *(f"plan.{key}" for key in PLAN),
+]
 SMALL: dict[str, list[str]] = {
+    "vqgan": PICTURES,
     "soundstream": CODEC,
     "mel-codec": MELS,
     "kmeans": CLUSTERS,
@@ -232,6 +243,9 @@ def test_builds_as_it_stands(name: str, clusters: Path, whisper: Path, voice: Pa
         assert found.plan.batch_size > 2
     elif found.system == "musiclm":
         assert found.parts == ["mulan", "quantizer", "tokenizer", "codec", "semantic", "coarse", "fine"]
+    elif found.system == "vqgan":
+        with torch.device("meta"):
+            assert VQGanVAE(found.model).get_encoded_fmap_size(found.data.size) in ((4, 4), (16, 16))
     elif found.system in (*VOICE, "mulan-quantizer"):
         assert found.plan.num_train_steps > 0
     else:
@@ -267,7 +281,8 @@ def test_trains_when_it_is_small(
     given += [f"model.checkpoint={whisper}"] if name == "kmeans/whisper" else []
     given += ["codec=speech-16k"] if system in ("coarse", "fine") else []
     given += [f"mulan={joint}"] if system == "mulan-quantizer" else []
-    trainer = recipe(name, "data=recordings", *given, *SMALL[system]).trainer(workplace / "run").train()
+    data = "pictures" if system == "vqgan" else "recordings"
+    trainer = recipe(name, f"data={data}", *given, *SMALL[system]).trainer(workplace / "run").train()
     lines = [json.loads(line) for line in (workplace / "run" / "metrics.jsonl").read_text().splitlines()]
     figures = {key for line in lines for key in line}
     if system in ("kmeans", "masked-prediction"):
