@@ -102,7 +102,11 @@ class MuLaN(nn.Module, Pretrained):
             depths = self.audio.depth, self.text.depth
             layers = config.hierarchical_contrastive_loss_layers or max(1, min(depths) - 1)
             self.inner_layers = spread_layers(depths[0], layers), spread_layers(depths[1], layers)
-            sizes = {"audio_dim": self.audio.dim, "text_dim": self.text.dim, "dim_latent": config.dim_latent}
+            sizes: dict[str, Any] = {
+                "audio_dim": self.audio.dim,
+                "text_dim": self.text.dim,
+                "dim_latent": config.dim_latent,
+            }
             self.inner = MultiLayerContrastiveLoss(**sizes, layers=layers, **losses)
 
     @classmethod

@@ -123,8 +123,9 @@ class MuLaNTrainer(RecordingsTrainer):
         """Recall among the whole validation set, both ways, beside chance; and how the embeddings lie."""
         heard, self._heard = self._heard, []
         empty = torch.zeros(0, self.model.dim_latent, device=self.device)
-        sides = list(zip(*heard, strict=True)) or [[empty], [empty], [empty[:, 0].long()]]
-        audio, text, labels = (self.ranks.gather_rows(torch.cat(list(side)))[0] for side in sides)
+        # A rank that heard nothing has to gather with the others.
+        heard = heard or [(empty, empty, empty[:, 0].long())]
+        audio, text, labels = (self.ranks.gather_rows(torch.cat(side))[0] for side in zip(*heard, strict=True))
         if not len(audio):
             return means
         ways = {"audio_to_text": places(audio, text, labels), "text_to_audio": places(text, audio, labels)}
