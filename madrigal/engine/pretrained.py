@@ -3,6 +3,8 @@
 import json
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -110,6 +112,24 @@ class Pretrained:
             raise UserError(f"The weights in {folder} do not fit their config.json: {wrong} differs.")
         for name, tensor in own.items():
             tensor.copy_(weights[name])
+
+
+@contextmanager
+def folder_of_parts(target: Path, *, overwrite: bool) -> Iterator[Path]:
+    """A folder to write the parts of a model and a config.json into, which take the place of `target`'s at the end."""
+    if target.exists() and not target.is_dir():
+        raise UserError(f"{target} is a file; name a folder to write the model into.")
+    if (target / "config.json").exists() and not overwrite:
+        raise UserError(f"{target} holds a model already; name another folder, or replace it with --overwrite.")
+    target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target, prefix=".partial-") as partial:
+        yield Path(partial)
+        # The old config goes first and the new one comes last: a folder that has one is whole.
+        (target / "config.json").unlink(missing_ok=True)
+        for made in sorted(Path(partial).iterdir(), key=lambda path: path.name == "config.json"):
+            if (target / made.name).is_dir():
+                shutil.rmtree(target / made.name)
+            made.replace(target / made.name)
 
 
 def moved(model: Model, device: str | torch.device) -> Model:

@@ -7,7 +7,7 @@ import typer
 
 from madrigal.errors import UserError
 from madrigal.verbs.sampling import Temperature, TopK, TopP, samplings
-from madrigal.verbs.terminal import Bar, Device, Json, Overwrite, print_json
+from madrigal.verbs.terminal import Bar, Device, Json, Overwrite, print_json, refuse
 
 Samples = Annotated[int, typer.Option("--n", min=1, help="How many.")]
 TEMPERATURE = "0.8,0.9,0.8"
@@ -45,11 +45,20 @@ def generate(
     if _makes_music(runs):
         from madrigal.verbs.music import make_music
 
+        refuse({"tokenizer": tokenizer, "codec": codec}, "the stages of an AudioLM", f"{runs[0]} is a musiclm")
         make_music(
             runs[0],
-            **{"text": text, "like": like, "prompt": _checked(prompt), "seconds": seconds, "n": n, "seed": seed},
-            **{"out": out, "sampling": samplings(temperature, **common), "device": device},
-            **{"overwrite": overwrite, "as_json": as_json},
+            text=text,
+            like=like,
+            prompt=_checked(prompt),
+            seconds=seconds,
+            n=n,
+            seed=seed,
+            out=out,
+            sampling=samplings(temperature, **common),
+            device=device,
+            overwrite=overwrite,
+            as_json=as_json,
         )
         return
     if like is not None:

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -10,7 +9,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from madrigal.engine.learned import recipe_of
-from madrigal.engine.pretrained import SHIPPED, Pretrained, moved
+from madrigal.engine.pretrained import SHIPPED, Pretrained, folder_of_parts, moved
 from madrigal.engine.recipe import build_config
 from madrigal.errors import UserError
 from madrigal.tokenizers.codecs import load_codec
@@ -96,12 +95,7 @@ def export_voicebox(
     """Write all that speaks as one folder: a folder for each part, voices, config.json; in 16 bits if `half`."""
     found, target = _found(run), Path(target)
     found.check()
-    if target.exists() and not target.is_dir():
-        raise UserError(f"{target} is a file; name a folder to write the voice into.")
-    if (target / CONFIG).exists() and not overwrite:
-        raise UserError(f"{target} holds a model already; name another folder, or replace it with --overwrite.")
-    target.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target, prefix=".partial-") as partial:
+    with folder_of_parts(target, overwrite=overwrite) as partial:
         for part, place in found.parts.items():
             _export_part(part, place, Path(partial, part), averaged=averaged, half=half)
         if (found.folder / VOICES).is_dir():
@@ -110,12 +104,6 @@ def export_voicebox(
             Path(partial, VOICES).mkdir()  # it takes the place of older ones, which belong to other weights
         told = VoiceboxFolder(say=found.drawing, voice=next(iter(found.voices()), None))
         Path(partial, CONFIG).write_text(told.model_dump_json(indent=2) + "\n")
-        # The old config goes first and the new one comes last: a folder that has one is whole.
-        (target / CONFIG).unlink(missing_ok=True)
-        for made in sorted(Path(partial).iterdir(), key=lambda path: path.name == CONFIG):
-            if (target / made.name).is_dir():
-                shutil.rmtree(target / made.name)
-            made.replace(target / made.name)
     return target
 
 
