@@ -114,9 +114,9 @@ class MuLaNTrainer(RecordingsTrainer):
     def validate(self, batch: Batch) -> Terms:
         """The loss of a batch beside chance; what is found among all is for the end."""
         texts = texts_of(batch)
-        contest = self.model.contest(batch["audio"], texts, lengths=batch["lengths"], augment=False)
-        latents = self.model.get_audio_latents(batch["audio"], batch["lengths"]), self.model.get_text_latents(texts)
-        self._heard.append((*latents, labels_of(texts).to(self.device)))
+        pairs = self.model.pairs(batch["audio"], texts, batch["lengths"])
+        contest = self.model.contest_of(pairs, texts)
+        self._heard.append((pairs.audio, pairs.text, labels_of(texts).to(self.device)))
         return {"loss": contest.loss, "chance": contest.chance}
 
     def conclude(self, means: Figures) -> Figures:

@@ -123,6 +123,12 @@ def test_an_alarm_in_words_when_the_loss_stays_at_chance(tmp_path: Path, capsys:
     assert "of what it is by chance" not in said[1]
 
 
+def test_bf16_trains_every_loss_in_chunks(tmp_path: Path) -> None:
+    options = {"hierarchical_contrastive_loss": True}
+    made = trainer(tmp_path, mulan(**options), mixed_precision="bf16", chunk_size=3, gradient_checkpointing=True)
+    assert math.isfinite(made.train_step()["grad_norm"])
+
+
 def test_mu11_one_time_through_the_data_where_no_steps_are_given(tmp_path: Path) -> None:
     made = MuLaNTrainer(mulan(), pairs(40), batch_size=8, valid_frac=0.0, results_folder=tmp_path, num_train_steps=None)
     assert made.num_train_steps == 5
