@@ -22,7 +22,7 @@ from madrigal.musiclm.mulan import MuLaN, labels_of, load_mulan
 from madrigal.musiclm.retrieval import places, spread
 
 CURVES = ("contrastive", "chance", "valid/loss", "valid/ema/loss")
-PROMPTS = ("{}", "the sound of {}", "music played by {}", "a piece for {}")
+PROMPTS = ("{}", "a {} tune", "a {} piece", "music played on a {}")
 """A class is the mean of these, as CLIP's are."""
 MOST_CLASSES = 50
 LISTENED = 5

@@ -121,7 +121,8 @@ def evaluate_music(
                 count=len(clips),
                 seconds=sum(as_channels(clip.waves[label]).shape[1] for clip in clips) / rate,
                 agreements=_agreements(heard[label], clips, known, shuffled),
-                **_similarities(clips, label),
+                similarity=of_mean([clip.scores[label][0] for clip in clips if label in clip.scores]),
+                similarity_shuffled=of_mean([clip.scores[label][1] for clip in clips if label in clip.scores]),
                 centroid_error=_centroid_error(described, label),
                 distances=judges.distances(features[label], others),
             )
@@ -162,13 +163,6 @@ def _agreements(
             Agreement(measure=measure, right=of_share(right, count), shuffled=of_share(wrong, count), chance=chance)
         )
     return found
-
-
-def _similarities(clips: Sequence[Clip], label: str) -> dict[str, Estimate | None]:
-    pairs = [clip.scores[label] for clip in clips if label in clip.scores]
-    if not pairs:
-        return {}
-    return {"similarity": of_mean([p[0] for p in pairs]), "similarity_shuffled": of_mean([p[1] for p in pairs])}
 
 
 def _centroid_error(described: Mapping[str, Sequence[Described]], label: str) -> Estimate | None:

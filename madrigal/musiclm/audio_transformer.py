@@ -6,39 +6,27 @@ Time is a clock: rotary positions count columns of patches, so that a clip may h
 for each row of patches. Neither costs more memory than the patches themselves.
 """
 
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from madrigal.data.collate import mask_from_lengths
 from madrigal.engine.recipe import build_config
 from madrigal.errors import UserError
-from madrigal.layers.transformer import Transformer
 from madrigal.musiclm.augmentation import SpecAugment, kept_patches, uniform_draws
+from madrigal.musiclm.encoder import Count, Encoded, Encoder, EncoderConfig, Share
 from madrigal.musiclm.log_mels import LogMels
-from madrigal.musiclm.pooling import Encoded, encoded
 
-Count = Annotated[int, Field(ge=1)]
-Share = Annotated[float, Field(ge=0, lt=1)]
 WINDOW = 640
 """Samples of a window unless it is given: 40 ms at 16 kHz."""
 
 
-class AudioConfig(BaseModel):
+class AudioConfig(EncoderConfig):
     """Options of `AudioSpectrogramTransformer`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    dim: Count = Field(512, description="width of the transformer")
-    depth: Count = Field(6, description="its layers")
-    heads: Count = Field(8, description="heads of a layer")
-    dim_head: int = Field(64, ge=2, description="width of a head")
-    ff_mult: float = Field(4.0, gt=0, description="hidden width of the feed-forward parts, in multiples of dim")
-    attn_dropout: Share = Field(0.0, description="in attention, while training")
-    ff_dropout: Share = Field(0.0, description="in the feed-forward parts, while training")
     patch_size: Count | tuple[Count, Count] = Field(16, description="bands and frames of a patch, or one for both")
     sample_rate: Count = Field(16000, description="rate of the sound, in Hz")
     accept_spec: bool = Field(False, description="it is given log-mels in place of waves")
@@ -97,13 +85,13 @@ OLDER: dict[str, tuple[Any, str]] = {
 """Words of older scripts that have one value here."""
 
 
-class AudioSpectrogramTransformer(nn.Module):
+class AudioSpectrogramTransformer(Encoder):
     """Waves [batch, samples] at `sample_rate` -> vectors [batch, dim]."""
 
     def __init__(self, config: AudioConfig | None = None, **options: Any) -> None:
-        super().__init__()
         if config is None or options:
             config = _config_of(options, config)
+        super().__init__(config)
         self.config = config
         bands, frames = config.patch
         self.mels = LogMels(
@@ -122,25 +110,6 @@ class AudioSpectrogramTransformer(nn.Module):
         self.to_patches = nn.Linear(bands * frames, config.dim)
         self.patch_norm = nn.LayerNorm(config.dim)
         self.rows = nn.Parameter(torch.randn(config.n_mels // bands, config.dim) * 0.02)
-        self.transformer = Transformer(
-            config.dim,
-            config.depth,
-            heads=config.heads,
-            dim_head=config.dim_head,
-            causal=False,
-            ff_mult=config.ff_mult,
-            attn_dropout=config.attn_dropout,
-            ff_dropout=config.ff_dropout,
-            qk_norm=True,
-        )
-
-    @property
-    def dim(self) -> int:
-        return self.config.dim
-
-    @property
-    def depth(self) -> int:
-        return self.config.depth
 
     def forward(
         self,
@@ -189,7 +158,7 @@ class AudioSpectrogramTransformer(nn.Module):
         if draws is not None and self.config.patch_dropout_prob:
             kept, real = kept_patches(real, self.config.patch_dropout_prob, draws[:, SpecAugment.draws :])
             x, places = x.gather(1, kept[..., None].expand(-1, -1, x.shape[2])), at[kept]
-        return encoded(self.transformer, x, real, at=places)
+        return self.run(x, real, at=places)
 
     def frames(self, x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Normalised log-mels [batch, frames, bands], zero behind their end, and how many are real, int64 [batch]."""

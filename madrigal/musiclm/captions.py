@@ -116,7 +116,7 @@ def named(item: Any) -> dict[str, Any]:
     """A pair by the kinds of its parts: sound is floats, ids are whole numbers, a caption is a string."""
     older = {"wavs": "audio", "raw_texts": "text"}
     if isinstance(item, dict):
-        return {older.get(name, name): value for name, value in item.items()}
+        return {str(older.get(name, name)): value for name, value in item.items()}
     pair: dict[str, Any] = {}
     for part in item if isinstance(item, Sequence) and not isinstance(item, str) else (item,):
         if isinstance(part, str):

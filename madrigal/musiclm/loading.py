@@ -1,7 +1,5 @@
 """From a run of all parts, or from an exported folder, to music from text; and the way into a folder."""
 
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,6 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from madrigal.audiolm.loading import QUANTIZER, STAGES, load_audiolm, load_stage
 from madrigal.audiolm.pipeline import AudioLM
+from madrigal.engine.exporting import written_whole
 from madrigal.engine.learned import recipe_of
 from madrigal.engine.pretrained import Pretrained, moved
 from madrigal.errors import UserError
@@ -80,12 +79,7 @@ def _exported_audiolm(path: Path, quantizer: MuLaNEmbedQuantizer) -> AudioLM:
 def export_musiclm(run: str | Path, target: str | Path, *, averaged: bool = True, overwrite: bool = False) -> Path:
     """Write all that makes music as one folder: a folder for each part, and config.json."""
     target, music = Path(target), load_musiclm(run, averaged=averaged)
-    if target.exists() and not target.is_dir():
-        raise UserError(f"{target} is a file; name a folder to write the model into.")
-    if (target / CONFIG).exists() and not overwrite:
-        raise UserError(f"{target} holds a model already; name another folder, or replace it with --overwrite.")
-    target.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target, prefix=".partial-") as partial:
+    with written_whole(target, overwrite=overwrite) as partial:
         for name, part in _parts(music).items():
             if not isinstance(part, Pretrained):
                 raise UserError(
@@ -93,12 +87,6 @@ def export_musiclm(run: str | Path, target: str | Path, *, averaged: bool = True
                 )
             part.save_pretrained(Path(partial, name))
         Path(partial, CONFIG).write_text(MusicLMFolder().model_dump_json(indent=2) + "\n")
-        # The old config goes first and the new one comes last: a folder that has one is whole.
-        (target / CONFIG).unlink(missing_ok=True)
-        for made in sorted(Path(partial).iterdir(), key=lambda path: path.name == CONFIG):
-            if (target / made.name).is_dir():
-                shutil.rmtree(target / made.name)
-            made.replace(target / made.name)
     return target
 
 

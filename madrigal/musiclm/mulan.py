@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from madrigal.data.tokens import PAD
 from madrigal.engine.pretrained import Pretrained, moved
 from madrigal.engine.recipe import build_config
 from madrigal.errors import UserError
@@ -102,7 +103,11 @@ class MuLaN(nn.Module, Pretrained):
             depths = self.audio.depth, self.text.depth
             layers = config.hierarchical_contrastive_loss_layers or max(1, min(depths) - 1)
             self.inner_layers = spread_layers(depths[0], layers), spread_layers(depths[1], layers)
-            sizes = {"audio_dim": self.audio.dim, "text_dim": self.text.dim, "dim_latent": config.dim_latent}
+            sizes: dict[str, Any] = {
+                "audio_dim": self.audio.dim,
+                "text_dim": self.text.dim,
+                "dim_latent": config.dim_latent,
+            }
             self.inner = MultiLayerContrastiveLoss(**sizes, layers=layers, **losses)
 
     @classmethod
@@ -182,31 +187,31 @@ class MuLaN(nn.Module, Pretrained):
         gather: Gather = Gathered,
         chunk_size: int | None = None,
     ) -> Contest:
-        """The loss of the pairs, against those of all processes by `gather`; the inner layers' is added to it.
+        """The loss of the pairs, as `contest_of` says; encoded at once, or with a `chunk_size` in chunks.
 
-        With a `chunk_size` the encoders keep nothing for backward but their latents: when the gradients of these are
-        known, chunk after chunk is encoded again (gradient caching, Gao et al., 2021). The loss and its gradients are
-        those of the whole batch, and the memory is a chunk's.
+        In chunks the encoders keep nothing for backward but their latents: when the gradients of these are known, chunk
+        after chunk is encoded again (gradient caching, Gao et al., 2021). The loss and its gradients are those of the
+        whole batch, and the memory is a chunk's.
         """
         rows = len(wavs)
         if len(texts) != rows:
             raise UserError(f"{rows} waves have {len(texts)} texts; give each its own.")
         seeds = torch.randint(2**62, (rows,)) if seeds is None else seeds
-        lengths = (
-            torch.full((rows,), wavs.shape[-1 if not self.config.audio.accept_spec else 1])
-            if lengths is None
-            else lengths
-        )
         size = chunk_size or rows
         if size >= rows:
-            pairs = self._pairs(wavs, texts, lengths, seeds, augment)
-        else:
-            spans = [slice(start, start + size) for start in range(0, rows, size)]
-            chunks = [
-                checkpoint(self._pairs, wavs[s], texts[s], lengths[s], seeds[s], augment, use_reentrant=False)
-                for s in spans
-            ]
-            pairs = Pairs(*(torch.cat(parts, dim=-2) for parts in zip(*chunks, strict=True)))
+            return self.contest_of(self.pairs(wavs, texts, lengths, seeds, augment), texts, gather=gather)
+        chunks = []
+        for start in range(0, rows, size):
+            part = slice(start, start + size)
+            real = None if lengths is None else lengths[part]
+            chunks.append(
+                checkpoint(self.pairs, wavs[part], texts[part], real, seeds[part], augment, use_reentrant=False)
+            )
+        whole = Pairs(*(torch.cat(parts, dim=-2) for parts in zip(*chunks, strict=True)))
+        return self.contest_of(whole, texts, gather=gather)
+
+    def contest_of(self, pairs: Pairs, texts: Texts, *, gather: Gather = Gathered) -> Contest:
+        """The loss of encoded pairs, against those of all processes by `gather`; the inner layers' is added to it."""
         labels = labels_of(texts).to(pairs.audio.device)
         contest = self.contrast.contest(pairs.audio, pairs.text, labels=labels, gather=gather)
         if self.inner is None:
@@ -214,7 +219,15 @@ class MuLaN(nn.Module, Pretrained):
         inner = self.inner.contest(pairs.audio_layers, pairs.text_layers, labels=labels, gather=gather)
         return Contest(contest.loss + inner.loss, contest.chance + inner.chance)
 
-    def _pairs(self, wavs: Tensor, texts: Texts, lengths: Tensor, seeds: Tensor, augment: bool | None) -> Pairs:
+    def pairs(
+        self,
+        wavs: Tensor,
+        texts: Texts,
+        lengths: Tensor | None = None,
+        seeds: Tensor | None = None,
+        augment: bool | None = False,
+    ) -> Pairs:
+        """Both sides of a batch, encoded."""
         audio = self.audio.encode(wavs, lengths, seeds=seeds, augment=augment)
         text = self.text.encode(texts)
         return Pairs(
@@ -242,8 +255,10 @@ def given_texts(texts: Texts | None, raw_texts: list[str] | None) -> Texts:
 
 
 def labels_of(texts: Texts) -> Tensor:
-    """Int64 [batch], the same for the same text on whatever process."""
-    rows: Sequence[Any] = texts.tolist() if isinstance(texts, Tensor) else texts
+    """Int64 [batch], the same for the same text on whatever process, however it is padded."""
+    rows: Sequence[Any] = texts
+    if isinstance(texts, Tensor):
+        rows = [[number for number in row if number != PAD] for row in texts.tolist()]
     digests = [hashlib.blake2b(str(row).encode(), digest_size=8).digest() for row in rows]
     return torch.tensor([int.from_bytes(digest, "little") >> 1 for digest in digests])
 

@@ -114,17 +114,18 @@ class MuLaNTrainer(RecordingsTrainer):
     def validate(self, batch: Batch) -> Terms:
         """The loss of a batch beside chance; what is found among all is for the end."""
         texts = texts_of(batch)
-        contest = self.model.contest(batch["audio"], texts, lengths=batch["lengths"], augment=False)
-        latents = self.model.get_audio_latents(batch["audio"], batch["lengths"]), self.model.get_text_latents(texts)
-        self._heard.append((*latents, labels_of(texts).to(self.device)))
+        pairs = self.model.pairs(batch["audio"], texts, batch["lengths"])
+        contest = self.model.contest_of(pairs, texts)
+        self._heard.append((pairs.audio, pairs.text, labels_of(texts).to(self.device)))
         return {"loss": contest.loss, "chance": contest.chance}
 
     def conclude(self, means: Figures) -> Figures:
         """Recall among the whole validation set, both ways, beside chance; and how the embeddings lie."""
         heard, self._heard = self._heard, []
         empty = torch.zeros(0, self.model.dim_latent, device=self.device)
-        sides = list(zip(*heard, strict=True)) or [[empty], [empty], [empty[:, 0].long()]]
-        audio, text, labels = (self.ranks.gather_rows(torch.cat(list(side)))[0] for side in sides)
+        # A rank that heard nothing has to gather with the others.
+        heard = heard or [(empty, empty, empty[:, 0].long())]
+        audio, text, labels = (self.ranks.gather_rows(torch.cat(side))[0] for side in zip(*heard, strict=True))
         if not len(audio):
             return means
         ways = {"audio_to_text": places(audio, text, labels), "text_to_audio": places(text, audio, labels)}

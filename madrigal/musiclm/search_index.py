@@ -26,6 +26,8 @@ from madrigal.musiclm.mulan import MuLaN
 HIDDEN, ROWS, FILES = ".madrigal", "embeddings.safetensors", "manifest.jsonl"
 EXACT = 50_000
 """Up to so many files every one is compared; above, a graph of neighbours (hnswlib) is asked where it is installed."""
+SAVED_EVERY = 200
+"""Files after which the index is written: who stops in the middle of a large folder goes on there."""
 
 
 class Found(NamedTuple):
@@ -72,13 +74,17 @@ class SearchIndex:
                 rows[_key(record)] = embedding_of_file(mulan, path, piece_seconds=piece_seconds)
             except DecodeError as error:
                 index.unreadable[record["path"]] = error.reason
+            if rows and (number + 1) % SAVED_EVERY == 0:
+                so_far = known | rows
+                done = [one for one in records if _key(one) in so_far]
+                _write(place, done, _stacked(done, so_far))
             if progress is not None:
                 progress(number + 1, len(new))
         kept = [record for record in records if record["path"] not in index.unreadable]
         if not kept:
             raise UserError(f"None of the {len(files)} audio files of {folder} can be read.")
         index.paths = [record["path"] for record in kept]
-        index.rows = torch.stack([rows[_key(r)] if _key(r) in rows else known[_key(r)] for r in kept])
+        index.rows = _stacked(kept, known | rows)
         index.added = len(rows)
         index.removed = len(set(known) - {_key(record) for record in records})
         if index.added or index.removed or not (place / ROWS).is_file():
@@ -116,6 +122,10 @@ def _by_graph(rows: Tensor, query: Tensor, count: int) -> tuple[list[int], list[
 def _record(path: Path, folder: Path) -> dict[str, Any]:
     status = path.stat()
     return {"path": str(path.relative_to(folder)), "size": status.st_size, "changed": status.st_mtime_ns}
+
+
+def _stacked(records: list[dict[str, Any]], rows: dict[str, Tensor]) -> Tensor:
+    return torch.stack([rows[_key(record)] for record in records])
 
 
 def _key(record: dict[str, Any]) -> str:

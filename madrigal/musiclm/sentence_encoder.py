@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
 from madrigal.errors import UserError
-from madrigal.musiclm.pooling import Encoded, mean_over
+from madrigal.musiclm.encoder import Encoded, mean_over
 from madrigal.musiclm.text_transformer import Texts
 from madrigal.tokenizers.foreign import foreign_config, foreign_model, transformers_library
 

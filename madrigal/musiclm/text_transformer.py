@@ -1,9 +1,9 @@
 """The text side of MuLaN: captions through the shared transformer, or through somebody else's sentence encoder."""
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
@@ -11,30 +11,18 @@ from madrigal.data.collate import mask_from_lengths
 from madrigal.data.tokens import PAD
 from madrigal.engine.recipe import build_config
 from madrigal.errors import UserError
-from madrigal.layers.transformer import Transformer
-from madrigal.musiclm.pooling import Encoded, encoded
+from madrigal.musiclm.encoder import Count, Encoded, Encoder, EncoderConfig
 from madrigal.tokenizers.text import TextSpec, TextTokenizer, has_to_learn, make_text_tokenizer
 
-Count = Annotated[int, Field(ge=1)]
-Share = Annotated[float, Field(ge=0, lt=1)]
 Texts = list[str] | Tensor
 OLDER_VOCABULARY = 49408
 """Ids that older scripts may give where they name neither a tokenizer nor a number."""
 
 
-class TextConfig(BaseModel):
+class TextConfig(EncoderConfig):
     """Options of `TextTransformer`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
     kind: Literal["transformer"] = "transformer"
-    dim: Count = Field(512, description="width of the transformer")
-    depth: Count = Field(6, description="its layers")
-    heads: Count = Field(8, description="heads of a layer")
-    dim_head: int = Field(64, ge=2, description="width of a head")
-    ff_mult: float = Field(4.0, gt=0, description="hidden width of the feed-forward parts, in multiples of dim")
-    attn_dropout: Share = Field(0.0, description="in attention, while training")
-    ff_dropout: Share = Field(0.0, description="in the feed-forward parts, while training")
     tokenizer: TextSpec = Field(default_factory=TextSpec, description="how captions become ids")
     num_tokens: Count | None = Field(None, description="ids that there are; none: those of the tokenizer")
     max_seq_len: Count = Field(256, description="what of a caption is longer is not read")
@@ -44,16 +32,16 @@ class TextConfig(BaseModel):
     )
 
 
-class TextTransformer(nn.Module):
+class TextTransformer(Encoder):
     """Captions, or ids [batch, time] -> vectors [batch, dim]."""
 
     def __init__(self, config: TextConfig | None = None, **options: Any) -> None:
-        super().__init__()
         if config is None or options:
             if not {"num_tokens", "tokenizer"} & options.keys() and config is None:
                 options["num_tokens"] = OLDER_VOCABULARY
             given = {} if config is None else config.model_dump()
             config = build_config(TextConfig, {**given, **options}, "TextTransformer")
+        super().__init__(config)
         if has_to_learn(config.tokenizer):
             raise UserError(
                 "The text transformer's tokenizer has learned nothing yet: let it learn first (`fit_text`)."
@@ -67,25 +55,6 @@ class TextTransformer(nn.Module):
         self.embedding = nn.Embedding(self.num_tokens, config.dim)
         self.cls = nn.Parameter(torch.randn(config.dim) * 0.02)
         nn.init.normal_(self.embedding.weight, std=0.02)
-        self.transformer = Transformer(
-            config.dim,
-            config.depth,
-            heads=config.heads,
-            dim_head=config.dim_head,
-            causal=False,
-            ff_mult=config.ff_mult,
-            attn_dropout=config.attn_dropout,
-            ff_dropout=config.ff_dropout,
-            qk_norm=True,
-        )
-
-    @property
-    def dim(self) -> int:
-        return self.config.dim
-
-    @property
-    def depth(self) -> int:
-        return self.config.depth
 
     def forward(self, texts: Texts, *, return_all_layers: bool = False) -> Tensor | tuple[Tensor, Tensor]:
         """Captions, or int64 [batch, time] -> [batch, dim]; with all layers [depth, batch, dim] too."""
@@ -99,7 +68,7 @@ class TextTransformer(nn.Module):
         # A text of no tokens still has the first one.
         x = torch.cat((self.cls.expand(len(x), 1, -1), x), dim=1)
         real = nn.functional.pad(real, (1, 0), value=True)
-        return encoded(self.transformer, x, real, first_alone=self.config.pool == "cls")
+        return self.run(x, real, first_alone=self.config.pool == "cls")
 
     def ids(self, texts: Texts) -> tuple[Tensor, Tensor]:
         """Int64 [batch, time], and which are real, bool [batch, time]; padding is any id, and seen by nobody."""

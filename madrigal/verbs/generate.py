@@ -76,6 +76,7 @@ def generate(
     if _makes_music(runs):
         from madrigal.verbs.music import make_music
 
+        refuse({"tokenizer": tokenizer, "codec": codec}, "the stages of an AudioLM", f"{runs[0]} is a musiclm")
         told: Any = {"text": text, "like": like, "prompt": _checked(prompt), "seconds": seconds, "n": n, "seed": seed}
         make_music(runs[0], **told, out=out, sampling=sampling, device=device, overwrite=overwrite, as_json=as_json)
         return

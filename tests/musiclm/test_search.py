@@ -77,6 +77,22 @@ def test_only_new_and_changed_files_are_heard(learned: MuLaN, music: Path, heard
     )
 
 
+def test_who_stops_goes_on_where_he_was(
+    learned: MuLaN, music: Path, heard: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_index, "SAVED_EVERY", 5)
+
+    def stop(done: int, _: int) -> None:
+        if done == 7:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        SearchIndex.of(music, learned, progress=stop)
+    heard.clear()
+    assert len(SearchIndex.of(music, learned)) == 16
+    assert len(heard) == 11
+
+
 def test_an_index_belongs_to_a_model(learned: MuLaN, music: Path, heard: list[str]) -> None:
     SearchIndex.of(music, learned)
     other = mulan().eval()
