@@ -13,7 +13,7 @@ PARTS = [
     ["compress_memory.py"],
     *(["audiolm.py", stage] for stage in ("semantic", "coarse", "fine", "length")),
     *(["voicebox.py", part] for part in ("train", "text", "sample")),
-    *(["muse.py", part] for part in ("vae", "vae-vgg")),
+    *(["muse.py", part] for part in ("vae", "vae-vgg", "maskgit", "maskgit-gen")),
 ]
 
 

@@ -35,6 +35,7 @@ SHORTENED: dict[str, dict[str, str]] = {
         "audiolm/cpu": "audiolm/tiny",
         "speartts/cpu": "speartts/tiny",
         "voicebox/cpu": "voicebox/tiny",
+        "muse/cpu": "muse/tiny",
         "--seconds 6": "--seconds 0.5",
     },
     "docs/audiolm.md": {
@@ -70,8 +71,9 @@ SHORTENED: dict[str, dict[str, str]] = {
         "num_train_steps=100_000": "num_train_steps=1",
     },
     "docs/muse.md": {
-        **{f"{system}/cpu": f"{system}/tiny" for system in ("muse", "vqgan")},
+        **{f"{system}/cpu": f"{system}/tiny" for system in ("muse", "vqgan", "maskgit", "maskgit-superres")},
         "VQGanVAE(dim=64": "VQGanVAE(dim=16, discr_layers=2",
+        "dim=256, depth=6": "dim=32, depth=1, heads=2, dim_head=16",
         "num_train_steps=10_000": "num_train_steps=1",
     },
     "docs/tokenizers.md": {},
@@ -143,6 +145,9 @@ PARTS = {
     "durations": "durations",
     "flow": "voicebox-flow",
     "student": "voicebox-distill",
+    "vqgan": "vqgan",
+    "base": "maskgit",
+    "superres": "maskgit",
 }
 """The parts of the recipes that have some, and the systems that they are recipes of."""
 SYSTEMS_OF = {"soundstream.md": ["soundstream"], "audiolm.md": ["semantic", "coarse", "fine"]}
