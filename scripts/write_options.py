@@ -103,8 +103,8 @@ WORDS_OF: dict[str, str] = {
     "data of the flow": "The `data` of `voicebox-flow` and `voicebox-distill`: recordings, and what was found in them.",
     "plan of the flow": "What their plans have beyond the others.",
     "transformers over tokens": "The `model.transformer` and the `model.token_critic` of `maskgit`, and the `model` of "
-    "`token-critic`. A recipe fills in `num_tokens`, `num_cond_tokens` and `num_classes`; there `text_encoder` may also "
-    "be `auto`: minilm where it is installed, bytes elsewhere.",
+    "`token-critic`. A recipe fills in `num_tokens`, `num_cond_tokens` and `num_classes`; there `text_encoder` may "
+    "also be `auto`: minilm where it is installed, bytes elsewhere.",
     "data of pictures with captions": "The `data` of `maskgit` and `token-critic`.",
     "plan of MaskGit": "What their plans have beyond the others.",
     "painting": "How pictures are made: `generate` of a `muse` recipe, and options of `MaskGit.generate` and "

@@ -48,7 +48,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def workplace(tmp_path: Path, recordings: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder: pictures, a mask, recordings, the same without texts, and one to compress or to go on from."""
+    """The current folder: pictures, a mask, recordings, the same without texts, one to compress or to go on from."""
     shutil.copytree(recordings, tmp_path / "recordings")
     shutil.copytree(recordings, tmp_path / "untranscribed", ignore=shutil.ignore_patterns("*.txt"))
     make_pictures(tmp_path / "pictures")
