@@ -65,7 +65,7 @@ def evaluate_vqgan(
     )
     check_writable(folder)
     chosen = _spread(manifest, limit)
-    size = image_size or _trained_size(Path(run)) or _own_size(chosen, vae.downsample_factor)
+    size = image_size or trained_size(Path(run)) or _own_size(chosen, vae.downsample_factor)
     pictures = ImageFolderDataset(chosen, size, train=False)
     report = evaluate_pictures(
         torch.stack([pictures[number]["image"] for number in range(len(pictures))]),
@@ -94,7 +94,7 @@ def _kinds(manifest: PictureManifest) -> list[str] | None:
     return [str(kind) for kind in kinds] if all(kinds) else None
 
 
-def _trained_size(run: Path) -> Size | None:
+def trained_size(run: Path) -> Size | None:
     """The size that a run's recipe brings pictures to."""
     if not (run / "recipe.yaml").is_file():
         return None

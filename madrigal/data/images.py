@@ -13,7 +13,7 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from madrigal.data.failures import DecodeError, FileDataset
-from madrigal.data.inspection import Rejection
+from madrigal.data.inspection import Rejection, check_file
 from madrigal.data.layouts import IMAGE_FORMATS, find_files, picture_candidates
 from madrigal.data.manifest import MANIFEST, PictureManifest
 from madrigal.errors import UserError
@@ -107,12 +107,7 @@ def open_picture(path: Path, size: int | None = None) -> Image.Image:
 
 def inspect_picture(path: Path) -> Size:
     """(width, height) of a usable picture, upright; raises Rejection for one that is not usable."""
-    if not path.exists():
-        raise Rejection("missing", "a list names it, but there is no such file")
-    if not path.is_file():
-        raise Rejection("unreadable", "it is no regular file")
-    if path.stat().st_size == 0:
-        raise Rejection("empty", "0 bytes")
+    check_file(path)
     try:
         return open_picture(path).size
     except DecodeError as error:

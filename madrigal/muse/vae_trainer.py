@@ -110,6 +110,8 @@ class VQGanVAETrainer(Adversarial, SourceTrainer):
 
     def conclude(self, means: Figures) -> Figures:
         """With the perplexity of the codes of the whole validation set."""
+        if not means:
+            return means  # there is no validation set
         used = self.ranks.sum_(self._used.float())
         self._used = torch.zeros_like(self._used)
         return {**means, "perplexity": float(perplexity(used))}

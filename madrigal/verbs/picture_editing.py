@@ -25,7 +25,7 @@ Vary = Annotated[
     float | None,
     typer.Option("--vary", min=0.0, max=1.0, help="Picture: a share of it that is made anew, here and there."),
 ]
-MOST = 4
+MOST = 16
 """A picture may have so many times the pixels that a run was trained with."""
 
 

@@ -56,7 +56,7 @@ def key(hexcode: str) -> str:
 
 def spoken(label: str) -> str:
     """A name as a caption says it: "flag of france", "family man, boy"."""
-    return label.replace("flag: ", "flag of ").replace(":", "").lower()
+    return label.lower().replace("flag: ", "flag of ").replace(":", "")
 
 
 def read_names(package: Path) -> dict[str, Emoji]:

@@ -1,4 +1,5 @@
-"""A folder as the documentation takes it for granted: `pictures/`, `recordings/`, `untranscribed/` and `speech.wav`."""
+"""A folder as the documentation takes it for granted: `pictures/`, `mask.png`, `recordings/`, `untranscribed/` and
+`speech.wav`."""
 
 from __future__ import annotations
 
@@ -47,10 +48,11 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def workplace(tmp_path: Path, recordings: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder: pictures, the recordings, the same without texts, and one to compress or to go on from."""
+    """The current folder: pictures, a mask, recordings, the same without texts, one to compress or to go on from."""
     shutil.copytree(recordings, tmp_path / "recordings")
     shutil.copytree(recordings, tmp_path / "untranscribed", ignore=shutil.ignore_patterns("*.txt"))
     make_pictures(tmp_path / "pictures")
+    Image.fromarray(np.pad(np.full((32, 32), 255, np.uint8), 16)).save(tmp_path / "mask.png")
     soundfile.write(tmp_path / "speech.wav", voice(2.0, 99), 16000)
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -36,6 +36,7 @@ SHORTENED: dict[str, dict[str, str]] = {
         "speartts/cpu": "speartts/tiny",
         "voicebox/cpu": "voicebox/tiny",
         "musiclm/cpu": "musiclm/tiny",
+        "muse/cpu": "muse/tiny",
         "--seconds 6": "--seconds 0.5",
         "--seconds 10": "--seconds 0.5",
     },
@@ -85,8 +86,9 @@ SHORTENED: dict[str, dict[str, str]] = {
         "batch_size=128": "batch_size=4",
     },
     "docs/muse.md": {
-        **{f"{system}/cpu": f"{system}/tiny" for system in ("muse", "vqgan")},
+        **{f"{system}/cpu": f"{system}/tiny" for system in ("muse", "vqgan", "maskgit", "maskgit-superres")},
         "VQGanVAE(dim=64": "VQGanVAE(dim=16, discr_layers=2",
+        "dim=256, depth=6": "dim=32, depth=1, heads=2, dim_head=16",
         "num_train_steps=10_000": "num_train_steps=1",
     },
     "docs/tokenizers.md": {},
@@ -158,6 +160,9 @@ PARTS = {
     "durations": "durations",
     "flow": "voicebox-flow",
     "student": "voicebox-distill",
+    "vqgan": "vqgan",
+    "base": "maskgit",
+    "superres": "maskgit",
 }
 """The parts of the recipes that have some, and the systems that they are recipes of."""
 SYSTEMS_OF = {"soundstream.md": ["soundstream"], "audiolm.md": ["semantic", "coarse", "fine"]}

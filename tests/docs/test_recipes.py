@@ -208,7 +208,11 @@ def needs(system: str, voice: Path, recordings: Path) -> list[str]:
     return {"durations": aligned, "voicebox-flow": sounding, "voicebox-distill": taught}.get(system, [])
 
 
-@pytest.mark.parametrize("name", recipe_names())
+PAINTED = ("maskgit", "token-critic", "muse")
+"""What makes pictures: tests/muse/test_muse_recipes.py has their recipes."""
+
+
+@pytest.mark.parametrize("name", [name for name in recipe_names() if not name.startswith(PAINTED)])
 def test_builds_as_it_stands(name: str, clusters: Path, whisper: Path, voice: Path, recordings: Path) -> None:
     system = name.partition("/")[0]
     given = [f"tokenizer={clusters}"] if system in ("semantic", "coarse", *SPOKEN) else needs(system, voice, recordings)
@@ -273,7 +277,7 @@ def test_parts_of_a_whole_fit_each_other() -> None:
 WHOLES = ("audiolm/", "speartts/", "voicebox/", "musiclm/")
 
 
-@pytest.mark.parametrize("name", [name for name in recipe_names() if not name.startswith(WHOLES)])
+@pytest.mark.parametrize("name", [name for name in recipe_names() if not name.startswith((*WHOLES, *PAINTED))])
 def test_trains_when_it_is_small(
     name: str, workplace: Path, clusters: Path, whisper: Path, voice: Path, recordings: Path, joint: Path
 ) -> None:
@@ -352,6 +356,12 @@ def test_a_finished_tokenizer_takes_the_place_of_its_recipe() -> None:
 
 def test_every_system_has_a_recipe_of_every_size() -> None:
     for system in SYSTEMS:
-        small = system in ("kmeans", "aligner", "durations", "voicebox-distill")  # these serve every size
+        small = system in (
+            "kmeans",
+            "aligner",
+            "durations",
+            "voicebox-distill",
+            "token-critic",
+        )  # these serve every size
         sizes = {"tiny", "cpu"} if small else {"tiny", "cpu", "paper"}
         assert sizes <= {name.partition("/")[2] for name in recipe_names() if name.startswith(f"{system}/")}

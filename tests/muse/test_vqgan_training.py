@@ -1,17 +1,14 @@
 """VQGanVAETrainer: it learns, resumes to the bit, is the same on two ranks, and leaves frozen what is frozen."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
-from launching import environment, on_two_ranks
 from PIL import Image
 from safetensors.torch import load_file
 from torch import nn
+from trained import ranks_equal_one, resumed_equals_unbroken
 from vqgan_toys import QUANTIZERS, pictures, tiny_vae, vqgan_trainer, write_pictures
 
 from madrigal.errors import UserError
@@ -43,21 +40,8 @@ def test_ms8_it_trains_without_a_gan(folder: Path, tmp_path: Path) -> None:
 
 def test_ms1_a_resumed_run_ends_as_one_that_nobody_touched(folder: Path, tmp_path: Path) -> None:
     options = {"num_train_steps": 6, "save_model_every": 3, "discr_start_step": 1, "save_results_every": 6}
-    whole = vqgan_trainer(folder, tmp_path / "whole", **options)
-    whole.train()
-    broken = vqgan_trainer(folder, tmp_path / "broken", **options)
-    for _ in range(3):
-        broken.train_step()
-    broken.save(tmp_path / "broken/checkpoints/step-00000003")
-    resumed = vqgan_trainer(folder, tmp_path / "broken", resume=True, **options)
-    assert resumed.step == 3
-    resumed.train()
-    for name in ("model", "ema", "optimizer"):
-        left, right = (
-            load_file(tmp_path / run / f"checkpoints/step-00000006/{name}.safetensors") for run in ("whole", "broken")
-        )
-        assert left.keys() == right.keys()
-        assert all(torch.equal(left[key], right[key]) for key in left), name
+    make = lambda run, resume: vqgan_trainer(folder, run, resume=resume, **options)
+    whole, _ = resumed_equals_unbroken(make, tmp_path, stop=3, steps=6)
     # Every file that a trainer writes is one that a loader reads, the averaged weights among them.
     found = VQGanVAE.from_pretrained(tmp_path / "whole", discriminators=False)
     other = tiny_vae(seed=5)
@@ -178,11 +162,4 @@ def test_half_of_the_pictures_are_mirrored_by_step_and_seed(folder: Path, tmp_pa
 
 @pytest.mark.slow
 def test_two_ranks_equal_one_with_twice_the_accumulation(folder: Path, tmp_path: Path) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    alone = {**os.environ, **environment(SCRIPT)}
-    subprocess.run([sys.executable, SCRIPT, folder, one, "2"], env=alone, check=True, capture_output=True)
-    on_two_ranks(SCRIPT, folder, two, "1")
-    ranks = [load_file(two / f"rank-{rank}.safetensors") for rank in (0, 1)]
-    for name, tensor in load_file(one / "rank-0.safetensors").items():
-        assert torch.equal(ranks[0][name], ranks[1][name]), name
-        torch.testing.assert_close(ranks[0][name], tensor, rtol=1e-4, atol=1e-5)
+    ranks_equal_one(SCRIPT, folder, tmp_path)

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from safetensors.torch import save_file
+from trained import leave_weights
 from vqgan_toys import QUANTIZERS, tiny_vae, vqgan_trainer
 
 
@@ -20,10 +20,7 @@ def train(folder: Path, out: Path, accumulation: int) -> None:
         save_results_every=4,
     )
     trainer.train()
-    assert trainer.ema is not None
-    state = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
-    state |= {f"ema/{name}": tensor.clone() for name, tensor in trainer.ema.state_dict().items()}
-    save_file(state, out / f"rank-{trainer.ranks.rank}.safetensors")
+    leave_weights(trainer, out)
 
 
 if __name__ == "__main__":
