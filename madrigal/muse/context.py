@@ -55,15 +55,24 @@ class Lead(NamedTuple):
 
 
 def led(
-    net: Net, ids: Tensor, lead: Lead, *, cond_ids: Tensor | None = None, past: Tensor | None = None
+    net: Net,
+    ids: Tensor,
+    lead: Lead,
+    *,
+    cond_ids: Tensor | None = None,
+    past: Tensor | None = None,
+    wanted: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """What comes out for each token of ids [batch, rows, columns], and what `past` is in the next call."""
+    """What comes out for each token of ids [batch, rows, columns], and what `past` is in the next call.
+
+    With `wanted` [batch, tokens] it comes out for the tokens that are True there alone, one after another.
+    """
     context = lead.context
     if context is None or lead.scale == 1.0:
         embed = net.embed(ids, context, cond_ids=cond_ids, past=past)
-        return net.to_out(embed), embed
+        return net.to_out(embed if wanted is None else embed[wanted]), embed
     both = context.then(context.nothing() if lead.against is None else lead.against)
     low = None if cond_ids is None else cond_ids.repeat(2, 1, 1)
     embed = net.embed(ids.repeat(2, 1, 1), both, cond_ids=low, past=past)
-    with_it, without = net.to_out(embed).chunk(2)
+    with_it, without = net.to_out(embed if wanted is None else embed[wanted.repeat(2, 1)]).chunk(2)
     return guided(with_it, without, lead.scale), embed

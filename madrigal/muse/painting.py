@@ -67,20 +67,21 @@ def paint(
     ids, masked, past = canvas.ids.flatten(1), free, None
     for step in range(painting.timesteps):
         ids = ids.masked_fill(masked, mask_id)
-        out, past = led(net, ids.view(shape), lead, cond_ids=canvas.cond_ids, past=past)
+        # Only what is asked for is computed: how sure it is of a token that stays, nobody asks.
+        wanted = free if critic is None and painting.can_remask_prev_masked else masked
+        out, past = led(net, ids.view(shape), lead, cond_ids=canvas.cond_ids, past=past, wanted=wanted)
+        out = out.float()
         left = 1 - (step + 1) / painting.timesteps  # how much there is still to be noisy about
-        drawn = _drawn(out, noise, painting, left)
-        ids = torch.where(masked, drawn, ids)
+        ids = torch.where(masked, ids.masked_scatter(wanted, _drawn(out, wanted, noise, painting, left)), ids)
         if left <= 0:
             break
         if critic is not None:
             doubts = led(critic.net, ids.view(shape), critic.lead, cond_ids=canvas.cond_ids)[0][..., 0].float()
             doubts = doubts + painting.critic_noise_scale * left * _gumbel(noise, doubts)
         else:
-            sure = out.float().log_softmax(-1).gather(-1, ids[..., None])[..., 0]
-            doubts = -sure - painting.choice_temperature * left * _gumbel(noise, sure)
-            if not painting.can_remask_prev_masked:
-                doubts = doubts.masked_fill(~masked, NEVER)
+            sure = out.log_softmax(-1).gather(-1, ids[wanted][:, None])[:, 0]
+            doubts = torch.full(ids.shape, NEVER, device=ids.device).masked_scatter(wanted, -sure)
+            doubts = doubts - painting.choice_temperature * left * _gumbel(noise, doubts)
         share = schedule(torch.tensor((step + 1) / painting.timesteps, dtype=torch.float64))
         masked = highest(doubts.masked_fill(~free, NEVER), _count(free, share)) & free
     return ids.view(shape)
@@ -102,14 +103,14 @@ def highest(values: Tensor, count: Tensor) -> Tensor:
     return ranks < count[:, None]
 
 
-def _drawn(logits: Tensor, noise: RowNoise, painting: Painting, left: float) -> Tensor:
-    """An id for every token, from logits [batch, tokens, ids]."""
+def _drawn(logits: Tensor, wanted: Tensor, noise: RowNoise, painting: Painting, left: float) -> Tensor:
+    """An id for every wanted token, from logits [tokens, ids]."""
     degree = painting.temperature * left
     if degree == 0:
         return logits.argmax(-1)
-    sampling = Sampling(filter_thres=painting.topk_filter_thres)
-    kept = keep_likeliest(logits.flatten(0, 1).float(), sampling).view(logits.shape)
-    return torch.add(_gumbel(noise, logits), kept, alpha=1 / degree).argmax(-1)
+    kept = keep_likeliest(logits, Sampling(filter_thres=painting.topk_filter_thres))
+    drawn = noise.ragged(wanted.sum(1).tolist(), logits.shape[-1]).to(logits.device)
+    return torch.add(drawn, kept, alpha=1 / degree).argmax(-1)
 
 
 def _gumbel(noise: RowNoise, like: Tensor) -> Tensor:

@@ -199,7 +199,7 @@ class VQGanVAE(nn.Module, Pretrained):
 
     def load(self, path: str | Path) -> None:
         """Take the weights, averaged where there is an average, of a folder that `save` or a trainer wrote."""
-        self.load_state_dict(type(self).from_pretrained(path, discriminators=False).exported(), strict=False)
+        self._take(type(self).from_pretrained(path, discriminators=False).exported(), Path(path))
 
     def _grid(self, height: int, width: int) -> tuple[int, int]:
         factor = self.downsample_factor

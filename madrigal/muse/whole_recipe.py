@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, field_validator
 
 from madrigal.data.picture_source import pictures_of
 from madrigal.data.source import Source
-from madrigal.engine.parts import DATA, TOKENS, WholeRecipe, WholeTraining, name_of_part
+from madrigal.engine.parts import DATA, TOKENS, SplitRecipe, WholeTraining, name_of_part
 from madrigal.engine.progress import tell
 from madrigal.errors import UserError
 from madrigal.muse.maskgit import MaskGit
@@ -26,10 +26,8 @@ from madrigal.muse.painting import Painting
 from madrigal.muse.vae import VQGanVAE
 from madrigal.muse.vae_recipe import VQGanRecipe
 
-TRAIN, VALID = "train", "valid"
 
-
-class MuseRecipe(WholeRecipe):
+class MuseRecipe(SplitRecipe):
     """`system: muse`."""
 
     title: ClassVar[str] = "Muse"
@@ -59,14 +57,8 @@ class MuseRecipe(WholeRecipe):
     def _a_name_is_enough(cls, value: Any) -> Any:
         return name_of_part(value)
 
-    @property
-    def sources(self) -> dict[str, Path]:
-        given = {TRAIN: self.data.path, VALID: self.data.valid_path}
-        return {name: path for name, path in given.items() if path is not None}
-
     def given(self, name: str, run: Path) -> dict[str, Any]:
-        paths = {"path": self.recordings(TRAIN, run), "valid_path": self.recordings(VALID, run)}
-        values: dict[str, Any] = {"data": {key: path for key, path in paths.items() if path is not None}}
+        values: dict[str, Any] = {"data": self.data_of(run)}
         if name in ("base", "superres"):
             values["vae"] = self.at("vqgan", run)
             if name == "superres" and self.superres_vqgan is not None:

@@ -109,6 +109,8 @@ def test_ms2_what_save_writes_load_reads(tmp_path: Path) -> None:
         assert torch.equal(loaded(pictures()), vae(pictures()))
     assert again.fingerprint == vae.fingerprint != tiny_vae(1).fingerprint
     assert len(again.discriminators) == 0
+    with pytest.raises(UserError, match="do not fit"):
+        tiny_vae(dim=16).load(tmp_path / "vae")
 
 
 def test_it_is_public_and_has_the_older_keywords() -> None:
