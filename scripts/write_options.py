@@ -17,6 +17,8 @@ from madrigal.audiolm.training import StagePlan
 from madrigal.data.source import AudioSource
 from madrigal.engine.plan import Plan
 from madrigal.musiclm.audio_transformer import AudioConfig
+from madrigal.musiclm.quantizer import MuLaNEmbedQuantizerConfig
+from madrigal.musiclm.quantizer_recipe import MuLaNEmbedQuantizerRecipe
 from madrigal.musiclm.sentence_encoder import SentenceConfig
 from madrigal.musiclm.text_transformer import TextConfig
 from madrigal.soundstream.objective import WEIGHT_ALIASES
@@ -35,6 +37,7 @@ from madrigal.voicebox.symbols import SymbolSpec
 MODELS: dict[type[BaseModel], type[BaseModel]] = {
     VoiceBoxRecipe: VoiceBoxConfig,
     DurationsRecipe: DurationPredictorConfig,
+    MuLaNEmbedQuantizerRecipe: MuLaNEmbedQuantizerConfig,
 }
 """Models that a recipe builds when it knows what it is to learn from."""
 
@@ -127,6 +130,10 @@ WORDS_OF: dict[str, str] = {
     "voicebox": "All parts of [a voice](voicebox.md) in one run. A part is changed by its name: `flow.plan.lr=1e-4`; "
     "it may also be the name of a finished run.",
     "mulan": "Sound and text in one space: `MuLaN`, `MuLaNTrainer`; [musiclm.md](musiclm.md).",
+    "mulan-quantizer": "Codes of that space, which condition the stages: `MuLaNEmbedQuantizer`, "
+    "`MuLaNEmbedQuantizerTrainer`. A recipe fills in what follows from its MuLaN: `dim_latent`.",
+    "musiclm": "All parts of [music from text](musiclm.md) in one run. A part is changed by its name: "
+    "`coarse.plan.lr=1e-4`; all but the stages may also be the name of a finished run.",
 }
 
 
