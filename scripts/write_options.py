@@ -22,6 +22,8 @@ from madrigal.muse.maskgit_recipe import MaskGitRecipe, TokenCriticRecipe
 from madrigal.muse.maskgit_source import CaptionedSource
 from madrigal.muse.painting import Painting
 from madrigal.musiclm.audio_transformer import AudioConfig
+from madrigal.musiclm.quantizer import MuLaNEmbedQuantizerConfig
+from madrigal.musiclm.quantizer_recipe import MuLaNEmbedQuantizerRecipe
 from madrigal.musiclm.sentence_encoder import SentenceConfig
 from madrigal.musiclm.text_transformer import TextConfig
 from madrigal.soundstream.objective import WEIGHT_ALIASES
@@ -42,6 +44,7 @@ MODELS: dict[type[BaseModel], type[BaseModel]] = {
     DurationsRecipe: DurationPredictorConfig,
     MaskGitRecipe: MaskGitConfig,
     TokenCriticRecipe: TokenTransformerConfig,
+    MuLaNEmbedQuantizerRecipe: MuLaNEmbedQuantizerConfig,
 }
 """Models that a recipe builds when it knows what it is to learn from."""
 
@@ -153,6 +156,10 @@ WORDS_OF: dict[str, str] = {
     "token-critic": "A critic for a finished MaskGit: `TokenCritic`, `TokenCriticTrainer`.",
     "muse": "All parts of [pictures from text](muse.md) in one run. A part is changed by its name: "
     "`base.plan.lr=1e-4`; it may also be the name of a finished run.",
+    "mulan-quantizer": "Codes of that space, which condition the stages: `MuLaNEmbedQuantizer`, "
+    "`MuLaNEmbedQuantizerTrainer`. A recipe fills in what follows from its MuLaN: `dim_latent`.",
+    "musiclm": "All parts of [music from text](musiclm.md) in one run. A part is changed by its name: "
+    "`coarse.plan.lr=1e-4`; all but the stages may also be the name of a finished run.",
 }
 
 

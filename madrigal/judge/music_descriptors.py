@@ -75,8 +75,8 @@ def _mode(spectra: npt.NDArray[Any], hertz: npt.NDArray[Any]) -> str:
     """The key whose profile the twelve tones fit best says whether it is major or minor."""
     band = (hertz >= 100.0) & (hertz <= 2000.0)
     tones = np.rint(69 + 12 * np.log2(hertz[band] / 440.0)).astype(int) % 12
-    chroma = np.bincount(tones, weights=np.sqrt(spectra[:, band]).sum(0), minlength=12)
-    chroma = chroma / np.maximum(np.bincount(tones, minlength=12), 1)
+    heard = np.bincount(tones, weights=np.sqrt(spectra[:, band]).sum(0), minlength=12)
+    chroma = heard / np.maximum(np.bincount(tones, minlength=12), 1)
     best = {
         name: max(float(np.corrcoef(np.roll(profile, tonic), chroma)[0, 1]) for tonic in range(12))
         for name, profile in (("major", MAJOR), ("minor", MINOR))
