@@ -256,9 +256,9 @@ def given_texts(texts: Texts | None, raw_texts: list[str] | None) -> Texts:
 
 def labels_of(texts: Texts) -> Tensor:
     """Int64 [batch], the same for the same text on whatever process, however it is padded."""
-    rows: Sequence[Any] = texts
+    rows: Sequence[Any] = texts.tolist() if isinstance(texts, Tensor) else texts
     if isinstance(texts, Tensor):
-        rows = [[number for number in row if number != PAD] for row in texts.tolist()]
+        rows = [[number for number in row if number != PAD] for row in rows]
     digests = [hashlib.blake2b(str(row).encode(), digest_size=8).digest() for row in rows]
     return torch.tensor([int.from_bytes(digest, "little") >> 1 for digest in digests])
 

@@ -18,10 +18,10 @@ PLANS: dict[str, dict[str, Any]] = {
 def train(out: Path, batch_size: int) -> None:
     for name, options in PLANS.items():
         # The same caption on two ranks is no negative there either.
-        data = [*pairs(20), *pairs(10, seconds=0.4)]
+        data = [*pairs(20, seconds=0.25), *pairs(10, seconds=0.2)]
         more = {"chunk_size": 2} if "chunks" in name else {}
         made = trainer(
-            out / name, mulan(**options), data, batch_size=batch_size, num_train_steps=3, save_results_every=3, **more
+            out / name, mulan(**options), data, batch_size=batch_size, num_train_steps=2, save_results_every=2, **more
         ).train()
         state = {key: tensor.clone() for key, tensor in made.model.state_dict().items()}
         save_file(state, out / f"{name}-{made.ranks.rank}.safetensors")
