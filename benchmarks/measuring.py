@@ -41,8 +41,13 @@ def beside(command: str | None) -> Records:
 
 def tell(what: str, speed: float, more: str, other: float | None, unit: str = "tokens") -> None:
     """One line: tokens, or what else is counted, per CPU second, and how many times another library's they are."""
-    ratio = "" if other is None else f", beside {other:.0f}: {speed / other:.2f} times"
-    print(f"{what}: {speed:.0f} {unit} per CPU s, {more}{ratio}", flush=True)
+    ratio = "" if other is None else f", beside {_number(other)}: {speed / other:.2f} times"
+    print(f"{what}: {_number(speed)} {unit} per CPU s, {more}{ratio}", flush=True)
+
+
+def _number(value: float) -> str:
+    """With digits enough for what is few."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.2f}"
 
 
 def run_part(description: str | None, parts: Mapping[str, Part]) -> None:

@@ -13,6 +13,8 @@ PARTS = [
     ["compress_memory.py"],
     *(["audiolm.py", stage] for stage in ("semantic", "coarse", "fine", "length")),
     *(["voicebox.py", part] for part in ("train", "text", "sample")),
+    ["mulan.py", "mulan"],
+    *(["muse.py", part] for part in ("vae", "vae-vgg", "maskgit", "maskgit-gen")),
 ]
 
 

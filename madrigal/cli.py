@@ -24,6 +24,7 @@ VERBS = {
     "denoise": "madrigal.verbs.edit:denoise",
     "compress": "madrigal.verbs.codec:compress",
     "decompress": "madrigal.verbs.codec:decompress",
+    "search": "madrigal.verbs.search:search",
     "evaluate": "madrigal.verbs.judging:evaluate",
     "export": "madrigal.verbs.models:export",
     "runs": "madrigal.verbs.training:runs",

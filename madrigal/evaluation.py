@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from madrigal.data.audio import read, resample
-from madrigal.data.manifest import Manifest
-from madrigal.data.source import AudioSource, manifest_of
+from madrigal.data.manifest import Entry, Manifest
+from madrigal.data.source import AnyListing, AudioSource, Source, manifest_of
 from madrigal.data.split import split
 from madrigal.engine.machine import prepare_process
 from madrigal.engine.recipe import build_config, read_recipe
@@ -63,9 +63,9 @@ def evaluate_run(
     """Judge the codec of a run (or a shipped one) and write report.json, spectrograms.png and report.html."""
     prepare_process()
     codec = SoundStream.from_pretrained(run, discriminators=False).eval()
-    folder = _report_folder(run, out)
+    folder = report_folder(run, out)
     manifest = manifest_of(data, folder / "data", anew=True) if data is not None else held_out(Path(run))
-    _check_writable(folder)
+    check_writable(folder)
     channels = 2 if codec.config.input_channels == 2 else None
     utterances = _utterances(manifest, limit, channels)
     # What cannot be coded is told before hours of judging, not after.
@@ -111,9 +111,9 @@ def evaluate_vocoder(
     """Judge what a vocoder makes of recordings' log-mels, with Griffin-Lim beside it; the report is like a codec's."""
     prepare_process()
     vocoder = Vocoder.from_pretrained(run, discriminators=False)
-    folder = _report_folder(run, out)
+    folder = report_folder(run, out)
     manifest = manifest_of(data, folder / "data", anew=True) if data is not None else held_out(Path(run))
-    _check_writable(folder)
+    check_writable(folder)
     utterances = _utterances(manifest, limit, channels=1)
     name = f"Madrigal {Path(run).name}"
     copies = {name: vocoder_copy(vocoder.features()), "Griffin-Lim": vocoder_copy(MelFeatures(vocoder.config))}
@@ -129,7 +129,7 @@ def evaluate_vocoder(
     return report, folder
 
 
-def _report_folder(run: str, out: Path | None) -> Path:
+def report_folder(run: str, out: Path | None) -> Path:
     return out or (Path(run) / "evaluation" if Path(run).is_dir() else Path("evaluation") / Path(run).name)
 
 
@@ -140,7 +140,7 @@ def _utterances(manifest: Manifest, limit: int, channels: int | None) -> list[Ut
     ]
 
 
-def _check_writable(folder: Path) -> None:
+def check_writable(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
@@ -166,18 +166,29 @@ def own_rates(codec: SoundStream) -> list[float]:
     return [codec.bitrate(count) / 1000 for count in levels]
 
 
-def held_out(run: Path) -> Manifest:
-    """The recordings of a run's data that its split kept from training."""
+def held_out(run: Path, used: Callable[[Entry], bool] = lambda _: True) -> Manifest:
+    """The recordings of a run's data that its split kept from training, of those that were `used` at all."""
+    return kept_from_training(run, AudioSource, manifest_of, "recordings", used)
+
+
+def kept_from_training(
+    run: Path,
+    kind: type[Source],
+    listing: Callable[[Path, Path], AnyListing],
+    what: str,
+    used: Callable[[Any], bool] = lambda _: True,
+) -> AnyListing:
+    """What of a run's data its split kept from training, or its validation set where it has one."""
     if not (run / "recipe.yaml").exists():
-        raise UserError(f"{run} is no run folder with data of its own: name recordings with --data FOLDER.")
+        raise UserError(f"{run} is no run folder with data of its own: name {what} with --data FOLDER.")
     recipe = read_recipe(run / "recipe.yaml")
-    source = build_config(AudioSource, recipe.get("data"), f"The data of {run / 'recipe.yaml'}")
+    source = build_config(kind, recipe.get("data"), f"The data of {run / 'recipe.yaml'}")
     if source.valid_path is not None:
-        return manifest_of(source.valid_path, run / "data" / "valid")
-    manifest = manifest_of(source.path, run / "data" / "train")
+        return listing(source.valid_path, run / "data" / "valid")
+    manifest = listing(source.path, run / "data" / "train")
     plan = recipe.get("plan") or {}
-    _, kept = split(len(manifest), plan.get("valid_frac", 0.0), plan.get("random_split_seed", 0))
+    entries = [entry for entry in manifest if used(entry)]
+    _, kept = split(len(entries), plan.get("valid_frac", 0.0), plan.get("random_split_seed", 0))
     if not kept:
-        raise UserError(f"{run} was trained on all of its data: name other recordings with --data FOLDER.")
-    entries = list(manifest)
-    return Manifest(manifest.root, [entries[index] for index in kept])
+        raise UserError(f"{run} was trained on all of its data: name other {what} with --data FOLDER.")
+    return type(manifest)(manifest.root, [entries[index] for index in kept])

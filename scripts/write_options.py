@@ -16,6 +16,16 @@ from madrigal.audiolm.source import TokenSource
 from madrigal.audiolm.training import StagePlan
 from madrigal.data.source import AudioSource
 from madrigal.engine.plan import Plan
+from madrigal.muse.maskgit_config import MaskGitConfig, TokenTransformerConfig
+from madrigal.muse.maskgit_plan import MaskGitPlan
+from madrigal.muse.maskgit_recipe import MaskGitRecipe, TokenCriticRecipe
+from madrigal.muse.maskgit_source import CaptionedSource
+from madrigal.muse.painting import Painting
+from madrigal.musiclm.audio_transformer import AudioConfig
+from madrigal.musiclm.quantizer import MuLaNEmbedQuantizerConfig
+from madrigal.musiclm.quantizer_recipe import MuLaNEmbedQuantizerRecipe
+from madrigal.musiclm.sentence_encoder import SentenceConfig
+from madrigal.musiclm.text_transformer import TextConfig
 from madrigal.soundstream.objective import WEIGHT_ALIASES
 from madrigal.speartts.config import TextToSemanticConfig
 from madrigal.speartts.plans import SpearPlan
@@ -32,6 +42,9 @@ from madrigal.voicebox.symbols import SymbolSpec
 MODELS: dict[type[BaseModel], type[BaseModel]] = {
     VoiceBoxRecipe: VoiceBoxConfig,
     DurationsRecipe: DurationPredictorConfig,
+    MaskGitRecipe: MaskGitConfig,
+    TokenCriticRecipe: TokenTransformerConfig,
+    MuLaNEmbedQuantizerRecipe: MuLaNEmbedQuantizerConfig,
 }
 """Models that a recipe builds when it knows what it is to learn from."""
 
@@ -46,6 +59,10 @@ WORDS: dict[Any, str] = {
     Any: "anything",
     TextSpec: "[mapping](#model-text)",
     SymbolSpec: "[mapping](#model-symbols)",
+    AudioConfig: "[mapping](#model-audio)",
+    TextConfig: "[mapping](#model-text-of-mulan)",
+    SentenceConfig: "[mapping](#model-text-of-mulan-pretrained)",
+    TokenTransformerConfig: "[mapping](#transformers-over-tokens)",
     NoneType: "null",
 }
 
@@ -70,6 +87,13 @@ SHARED: dict[str, type[BaseModel]] = {
     "model symbols": SymbolSpec,
     "data of the flow": FlowData,
     "plan of the flow": FlowPlan,
+    "model audio": AudioConfig,
+    "model text of mulan": TextConfig,
+    "model text of mulan, pretrained": SentenceConfig,
+    "transformers over tokens": TokenTransformerConfig,
+    "data of pictures with captions": CaptionedSource,
+    "plan of MaskGit": MaskGitPlan,
+    "painting": Painting,
 }
 """Sections that several systems share, by the name that they have on the page."""
 
@@ -90,6 +114,17 @@ WORDS_OF: dict[str, str] = {
     "model symbols": "An aligner's `model.symbols`: how text becomes symbols; [voicebox.md](voicebox.md).",
     "data of the flow": "The `data` of `voicebox-flow` and `voicebox-distill`: recordings, and what was found in them.",
     "plan of the flow": "What their plans have beyond the others.",
+    "model audio": "The `model.audio` of `mulan`: `AudioSpectrogramTransformer`; [musiclm.md](musiclm.md).",
+    "model text of mulan": "Its `model.text`: `TextTransformer`.",
+    "model text of mulan, pretrained": "Its `model.text` where the `kind` is `pretrained`: an encoder that others have "
+    "trained.",
+    "transformers over tokens": "The `model.transformer` and the `model.token_critic` of `maskgit`, and the `model` of "
+    "`token-critic`. A recipe fills in `num_tokens`, `num_cond_tokens` and `num_classes`; there `text_encoder` may "
+    "also be `auto`: minilm where it is installed, bytes elsewhere.",
+    "data of pictures with captions": "The `data` of `maskgit` and `token-critic`.",
+    "plan of MaskGit": "What their plans have beyond the others.",
+    "painting": "How pictures are made: `generate` of a `muse` recipe, and options of `MaskGit.generate` and "
+    "`Muse.generate`.",
     "soundstream": "The codec: `SoundStream` and `SoundStreamTrainer`; [soundstream.md](soundstream.md) says what the "
     "options are for.",
     "mel-codec": "A codec of log-mels for language models: `MelCodec`, `MelCodecTrainer`; "
@@ -113,6 +148,18 @@ WORDS_OF: dict[str, str] = {
     "voicebox-distill": "A student that needs fewer steps: `VoiceBoxDistiller`.",
     "voicebox": "All parts of [a voice](voicebox.md) in one run. A part is changed by its name: `flow.plan.lr=1e-4`; "
     "it may also be the name of a finished run.",
+    "mulan": "Sound and text in one space: `MuLaN`, `MuLaNTrainer`; [musiclm.md](musiclm.md).",
+    "vqgan": "The tokenizer of [Muse](muse.md): `VQGanVAE`, `VQGanVAETrainer`. `lookup_free_quantization`, `encdec_…` "
+    "and `vq_…` are understood in Python, too.",
+    "maskgit": "What makes pictures, or makes them larger: `MaskGit`, `MaskGitTransformer`, `MaskGitTrainer`; "
+    "[muse.md](muse.md#maskgit).",
+    "token-critic": "A critic for a finished MaskGit: `TokenCritic`, `TokenCriticTrainer`.",
+    "muse": "All parts of [pictures from text](muse.md) in one run. A part is changed by its name: "
+    "`base.plan.lr=1e-4`; it may also be the name of a finished run.",
+    "mulan-quantizer": "Codes of that space, which condition the stages: `MuLaNEmbedQuantizer`, "
+    "`MuLaNEmbedQuantizerTrainer`. A recipe fills in what follows from its MuLaN: `dim_latent`.",
+    "musiclm": "All parts of [music from text](musiclm.md) in one run. A part is changed by its name: "
+    "`coarse.plan.lr=1e-4`; all but the stages may also be the name of a finished run.",
 }
 
 

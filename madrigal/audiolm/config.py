@@ -5,6 +5,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from madrigal.audiolm.patterns import PatternName
+from madrigal.tokenizers.text_encoders import TextEncoderName
 
 PositionName = Literal["rotary", "relative", "none"]
 
@@ -41,7 +42,9 @@ class StageConfig(BaseModel):
     cond_as_self_attn_prefix: bool = Field(False, description="the condition as a prefix, not by cross attention")
     cond_drop_prob: float = Field(0.5, ge=0, le=1, description="share of rows trained without their condition")
     cond_dim: int | None = Field(None, ge=1, description="width of given embeddings; default: the text encoder's")
-    text_encoder: Literal["t5", "bytes"] = Field("t5", description="a T5 checkpoint, or a small encoder of our own")
+    text_encoder: TextEncoderName = Field(
+        "t5", description="t5: a T5 checkpoint; minilm: a sentence encoder; bytes: a small encoder of our own"
+    )
     t5_name: str = Field("google/t5-v1_1-base", description="a folder or a hub name, read when text first comes")
 
     @model_validator(mode="before")

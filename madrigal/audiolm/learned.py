@@ -20,9 +20,9 @@ class TokenRecipe(LearnedRecipe):
     plan: Plan
 
 
-def fingerprints_of(tokenizer: Any, codec: Any) -> Fingerprints:
-    """Those of the tokenizer and the codec, as far as there are any."""
-    tools = {"tokenizer": tokenizer, "codec": codec}
+def fingerprints_of(tokenizer: Any, codec: Any, conditioner: Any = None) -> Fingerprints:
+    """Those of the tokenizer, the codec and the audio conditioner, as far as there are any."""
+    tools = {"tokenizer": tokenizer, "codec": codec, "conditioner": conditioner}
     return {name: tool.fingerprint() for name, tool in tools.items() if hasattr(tool, "fingerprint")}
 
 

@@ -17,7 +17,10 @@ from madrigal.engine.learned import recipe_of
 from madrigal.engine.pretrained import moved
 from madrigal.errors import UserError
 from madrigal.tokenizers.loading import STAGE as TOKENIZER
-from madrigal.tokenizers.loading import load_codec, load_tokenizer
+from madrigal.tokenizers.loading import load_codec, load_conditioner, load_tokenizer
+
+QUANTIZER = "quantizer"
+"""The folder of the audio conditioner's run in a run of several parts."""
 
 STAGES: dict[str, Any] = {"semantic": SemanticTransformer, "coarse": CoarseTransformer, "fine": FineTransformer}
 
@@ -34,7 +37,7 @@ def load_audiolm(
     """The stages of one AudioLM run, or of the runs of its stages, with the tokenizer and codec they were trained on.
 
     `tokenizer` and `codec` are for stages whose tokenizer and codec have moved. Every stage that was trained with an
-    audio conditioner gets a copy of `audio_conditioner` with what it has learned.
+    audio conditioner gets a copy of `audio_conditioner`, or of the one that its recipe names, with what it has learned.
     """
     found = find_parts(runs, _stages_of)
     missing = [name for name in ("semantic", "coarse") if name not in found]
@@ -44,6 +47,9 @@ def load_audiolm(
             "name an AudioLM run, or the runs of its stages."
         )
     wav2vec, heard_by = load_tools(found, tokenizer, codec)
+    if audio_conditioner is None and (place := place_of(found["semantic"], "conditioner", QUANTIZER)):
+        audio_conditioner = load_conditioner(place)
+    check_together(found, fingerprints_of(None, None, audio_conditioner))
     stages = {name: load_stage(name, path, audio_conditioner, averaged) for name, path in found.items()}
     model = AudioLM(
         wav2vec=wav2vec,
@@ -58,7 +64,7 @@ def load_audiolm(
 def load_tools(found: Mapping[str, Path], tokenizer: str | None, codec: str | None) -> tuple[Any, Any]:
     """The tokenizer and the codec of the coarse stage, or those that are named, checked against all stages."""
     wav2vec = load_tokenizer(tokenizer or tokenizer_of(found["coarse"]))
-    heard_by = load_codec(codec or recipe_of(found["coarse"]).get("codec", "speech-16k"))
+    heard_by = load_codec(codec or place_of(found["coarse"], "codec") or "speech-16k")
     check_together(found, fingerprints_of(wav2vec, heard_by))
     return wav2vec, heard_by
 
@@ -93,7 +99,12 @@ def _stages_of(run: Path) -> dict[str, Path]:
 
 
 def tokenizer_of(stage: Path) -> str:
-    """Where the recipe of a run says, or beside it, should the whole run have been moved."""
-    said = str(recipe_of(stage).get("tokenizer", ""))
-    beside = stage.parent / TOKENIZER
-    return str(beside) if not Path(said).exists() and beside.is_dir() else said
+    """Where the tokenizer of a stage is."""
+    return place_of(stage, TOKENIZER)
+
+
+def place_of(stage: Path, key: str, folder: str | None = None) -> str:
+    """Where the recipe of a run says that a part is; beside it, should the whole run have been moved; "" for none."""
+    said = str(recipe_of(stage).get(key) or "")
+    beside = stage.parent / (folder or key)
+    return str(beside) if said and not Path(said).exists() and beside.is_dir() else said

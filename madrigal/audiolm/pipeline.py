@@ -85,6 +85,7 @@ class AudioLM(nn.Module):
         seconds: float | None = None,
         text: list[str] | None = None,
         text_embeds: Tensor | None = None,
+        condition_ids: Tensor | None = None,
         prime_wave: Tensor | Sequence[Tensor] | None = None,
         prime_wave_input_sample_hz: int | None = None,
         prime_wave_path: str | Path | None = None,
@@ -101,16 +102,18 @@ class AudioLM(nn.Module):
         `seconds` is how much is made after the prompt, to a frame; without it the stages say where the end is, after
         `max_length` semantic tokens at the most. A prompt is a wave [batch, samples] or a list of waves of different
         lengths, a file, or tokens: `prime_ids` [time] and `prime_codes` [frames, quantizers] of each row. `sampling`
-        is one for all stages, or by the names semantic, coarse and fine.
+        is one for all stages, or by the names semantic, coarse and fine. `condition_ids` [batch, levels] are codes of
+        an audio conditioner, in a text's place.
         """
         acoustic = self.acoustic
         rows = self._prompt(prime_wave, prime_wave_input_sample_hz, prime_wave_path, prime_ids, prime_codes)
         if rows is None:
-            given = text if text is not None else text_embeds
+            given = next((one for one in (text, text_embeds, condition_ids) if one is not None), None)
             rows = acoustic.no_prompt(batch_size if given is None else len(given))
-        if (text is not None or text_embeds is not None) and not self.is_conditioned:
+        asked = {"text": text, "text_embeds": text_embeds, "ids": condition_ids}
+        if any(one is not None for one in asked.values()) and not self.is_conditioned:
             warnings.warn(NO_CONDITION, stacklevel=5)  # whoever called the module
-        draws = self._draws(seeds_of(seed, len(rows.ids)), sampling, text, text_embeds)
+        draws = self._draws(seeds_of(seed, len(rows.ids)), sampling, asked)
         semantic = self._semantic(rows.ids, seconds, max_length, draws)
         coarse = acoustic.coarse(semantic, rows, draws, seconds=seconds, limits=[MAX_TIME_STEPS] * len(semantic))
         codes = coarse
@@ -143,7 +146,7 @@ class AudioLM(nn.Module):
         """
         rows = self._prompt(prime_wave, prime_wave_input_sample_hz, prime_wave_path, None, None)
         rows = rows or self.acoustic.no_prompt(1)
-        draws = self._draws([seed], sampling, text, text_embeds)
+        draws = self._draws([seed], sampling, {"text": text, "text_embeds": text_embeds})
         semantic = self._semantic(rows.ids, seconds, 2048, draws)[0]
         with eval_mode(self):
             yield from self.acoustic.stream(
@@ -180,8 +183,9 @@ class AudioLM(nn.Module):
         stages: dict[str, StageWrapper[Any]] = {"semantic": self.semantic, "coarse": self.coarse}
         return stages if self.fine is None else {**stages, "fine": self.fine}
 
-    def _draws(self, seeds: list[int], sampling: Samplings, text: list[str] | None, embeds: Tensor | None) -> Draws:
-        contexts = {name: _context(stage, text, embeds, len(seeds)) for name, stage in self._stages().items()}
+    def _draws(self, seeds: list[int], sampling: Samplings, asked: dict[str, Any]) -> Draws:
+        asked = {name: value for name, value in asked.items() if value is not None}
+        contexts = {name: _context(stage, asked, len(seeds)) for name, stage in self._stages().items()}
         return Draws(seeds, by_stage(sampling), contexts)
 
     def _prompt(
@@ -209,10 +213,11 @@ class AudioLM(nn.Module):
         return None
 
 
-def _context(stage: StageWrapper[Any], text: list[str] | None, embeds: Tensor | None, rows: int) -> Context | None:
-    if not stage.transformer.config.is_conditioned or (text is None and embeds is None):
+def _context(stage: StageWrapper[Any], asked: dict[str, Any], rows: int) -> Context | None:
+    """What a text, embeddings or codes are to a stage; embeddings come before the text that they are of."""
+    if not stage.transformer.config.is_conditioned or not asked:
         return None
-    context = stage.condition(text=text if embeds is None else None, text_embeds=embeds)
+    context = stage.condition(**{name: one for name, one in asked.items() if name != "text" or len(asked) == 1})
     if context is not None and len(context[0]) != rows:
         raise UserError(f"{len(context[0])} texts were given for {rows} rows of sound; give one for each.")
     return context

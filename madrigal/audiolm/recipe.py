@@ -22,7 +22,7 @@ from madrigal.audiolm.training import (
 from madrigal.audiolm.vectors import start_from_vectors
 from madrigal.engine.randomness import seed_everything
 from madrigal.engine.recipe import build_config
-from madrigal.tokenizers.loading import load_codec, load_tokenizer
+from madrigal.tokenizers.loading import load_codec, load_conditioner, load_tokenizer
 
 
 class StageRecipe(TokenRecipe):
@@ -35,6 +35,7 @@ class StageRecipe(TokenRecipe):
     trainer_kind: ClassVar[type[StageTrainer]]
 
     plan: StagePlan
+    conditioner: str | None = Field(None, description="a finished mulan-quantizer: what is heard conditions the stage")
 
     @model_validator(mode="after")
     def _options_are_known(self) -> Self:
@@ -50,8 +51,8 @@ class StageRecipe(TokenRecipe):
 
     def trainer(self, run: Path, *, resume: bool = False, overwrite: bool = False) -> StageTrainer:
         """Build the stage from the plan's seed, and its trainer in the folder `run`."""
-        tools = self.tools()
-        config = self.config(**tools)
+        tools, conditioner = self.tools(), self._conditioner()
+        config = self.config(**tools, conditioner=conditioner)
         seed_everything(self.plan.seed, "weights")
         transformer = self.transformer(config)
         start_from_vectors(transformer, **tools)
@@ -63,8 +64,17 @@ class StageRecipe(TokenRecipe):
             resume=resume,
             overwrite=overwrite,
             recipe=self.resolved(model=config.model_dump(mode="json", exclude_unset=True)),
+            audio_conditioner=conditioner,
             **tools,
         )
+
+    def _conditioner(self) -> Any:
+        """With the stage's own table of embeddings to be learned."""
+        return None if self.conditioner is None else load_conditioner(self.conditioner).for_stage(self.stage)
+
+    @property
+    def stage(self) -> str:
+        return self.trainer_kind.system
 
     def config(self, **tools: Any) -> StageConfig:
         """The stage's options, with those that follow from its tokenizer and its codec."""
@@ -76,13 +86,15 @@ class StageRecipe(TokenRecipe):
             return self.data
         return self.data.model_copy(update={"fields": ("text", *self.data.fields)})
 
-    def _following(self, wav2vec: Any = None, codec: Any = None) -> dict[str, Any]:
-        """The options that follow from tokenizer, codec and data."""
+    def _following(self, wav2vec: Any = None, codec: Any = None, conditioner: Any = None) -> dict[str, Any]:
+        """The options that follow from tokenizer, codec, conditioner and data."""
         known: dict[str, Any] = {"window_seconds": self.data.max_length_seconds}
         if wav2vec is not None:
             known["num_semantic_tokens"] = wav2vec.codebook_size
         if codec is not None:
             known |= {"codebook_size": codec.codebook_size, "rq_groups": codec.rq_groups}
+        if conditioner is not None:
+            known |= {"audio_text_condition": True, "cond_dim": conditioner.width_of(self.stage)}
         if wav2vec is not None and codec is not None and self.model.get("unique_consecutive") is False:
             known["frames_per_semantic"] = codec.frame_rate / wav2vec.frame_rate
         return known

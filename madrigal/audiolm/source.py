@@ -23,13 +23,20 @@ class TokenSource(Source):
     fields: tuple[str, ...] = Field((), description="what else a batch gets of the manifest, such as text")
 
     def datasets(
-        self, *, tokenizer: Any, codec: Any, prepared_in: Path, anew: bool = False, say: Say | None = None
+        self,
+        *,
+        tokenizer: Any,
+        codec: Any,
+        conditioner: Any = None,
+        prepared_in: Path,
+        anew: bool = False,
+        say: Say | None = None,
     ) -> tuple[Any, Any]:
         """The training set, and the validation set where one is named, for a stage that has these tokenizers."""
         if self.tokens is None:
             train, valid = self._audio(tokenizer, codec, prepared_in, anew, say)
         else:
-            train, valid = self._tokens(self.tokens, tokenizer, codec, prepared_in, anew, say)
+            train, valid = self._tokens(self.tokens, (tokenizer, codec, conditioner), prepared_in, anew, say)
         if "text" in self.fields and not any(entry.text for entry in train.entries):
             raise UserError(
                 f"None of the recordings of {self.path} has a text; put a .txt file beside each, or train without text."
@@ -37,12 +44,12 @@ class TokenSource(Source):
         return train, valid
 
     def _tokens(
-        self, tokens: Path, tokenizer: Any, codec: Any, prepared_in: Path, anew: bool, say: Say | None
+        self, tokens: Path, makers: tuple[Any, ...], prepared_in: Path, anew: bool, say: Say | None
     ) -> tuple[Any, Any]:
         def dataset(path: Path, name: str) -> TokenDataset:
             manifest = manifest_of(path, prepared_in / name, anew=anew, say=say)
             apart = tokens / name
-            made = self._dataset(manifest, apart if apart.is_dir() else tokens, tokenizer, codec)
+            made = self._dataset(manifest, apart if apart.is_dir() else tokens, makers)
             if made.left_out and say is not None:
                 first, reason = next(iter(made.left_out.items()))
                 count = f"{len(made.left_out)} of {len(manifest)}"
@@ -51,12 +58,18 @@ class TokenSource(Source):
 
         return dataset(self.path, "train"), dataset(self.valid_path, "valid") if self.valid_path else None
 
-    def _dataset(self, manifest: Manifest, tokens: Path, tokenizer: Any, codec: Any) -> TokenDataset:
-        semantic, acoustic = (
-            None if made_by is None else TokenShards.find(tokens, made_by.fingerprint(), manifest)
-            for made_by in (tokenizer, codec)
+    def _dataset(self, manifest: Manifest, tokens: Path, makers: tuple[Any, ...]) -> TokenDataset:
+        semantic, acoustic, condition = (
+            None if made_by is None else TokenShards.find(tokens, made_by.fingerprint(), manifest) for made_by in makers
         )
-        return TokenDataset(manifest, semantic, acoustic, max_seconds=self.max_length_seconds, fields=self.fields)
+        return TokenDataset(
+            manifest,
+            semantic,
+            acoustic,
+            condition=condition,
+            max_seconds=self.max_length_seconds,
+            fields=self.fields,
+        )
 
     def _audio(self, tokenizer: Any, codec: Any, prepared_in: Path, anew: bool, say: Say | None) -> tuple[Any, Any]:
         makers = [made_by for made_by in (tokenizer, codec) if made_by is not None]

@@ -178,6 +178,11 @@ class StageTransformer(nn.Module, Pretrained):
         """Modules worth compiling or recomputing."""
         return list(self.transformer.layers)
 
+    def exported(self) -> dict[str, Tensor]:
+        """Without what a conditioner keeps elsewhere, such as the model of sound and text that it asks."""
+        elsewhere = tuple(CONDITIONER + name for name in getattr(self.audio_conditioner, "left_out", ()))
+        return {name: tensor for name, tensor in super().exported().items() if not name.startswith(elsewhere)}
+
     def _take(self, weights: dict[str, Tensor], folder: Path) -> None:
         """A conditioner that is given takes back what was learned of it; what was frozen stays as it is given."""
         own = {name: t for name, t in self.exported().items() if name.startswith(CONDITIONER)}

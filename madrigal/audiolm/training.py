@@ -87,7 +87,7 @@ class StageTrainer(Trainer):
             transformer=transformer, wav2vec=wav2vec, codec=codec, audio_conditioner=audio_conditioner
         )
         self._check_tools(transformer)
-        learned = fingerprints_of(wav2vec, codec)
+        learned = fingerprints_of(wav2vec, codec, audio_conditioner)
         if folder is not None:
             rate = (wav2vec if wav2vec is not None else codec).target_sample_hz
             seconds = data_max_length / rate if data_max_length else data_max_length_seconds
@@ -114,6 +114,7 @@ class StageTrainer(Trainer):
         return source.datasets(
             tokenizer=self.wav2vec,
             codec=self.codec,
+            conditioner=self.wrapper.audio_conditioner,
             prepared_in=run / "data",
             anew=anew and self.is_main,
             say=tell if self.is_main else None,

@@ -53,6 +53,7 @@ def _lay(stage: StageTransformer, section: int, codebook: int, vectors: Tensor) 
     centred = vectors - vectors.mean(0)
     for table, length in ((stage.embedding.weight[first : first + size], 1.0), (head.weight[:size], 0.1)):
         turned = centred @ torch.randn(centred.shape[1], table.shape[1], device=table.device)
-        turned = turned * (turned.square().sum(1).mean().rsqrt())
+        # A codebook that has fallen into one vector says nothing of its codes.
+        turned = turned * turned.square().sum(1).mean().clamp(min=1e-12).rsqrt()
         own = F.normalize(torch.randn_like(turned), dim=1) * OWN
         table.copy_((turned + own) * length)

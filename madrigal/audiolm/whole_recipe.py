@@ -1,11 +1,13 @@
 """One recipe for all of AudioLM: a tokenizer, the tokens, and the three stages, each a run inside the run."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, field_validator
 
 from madrigal.audiolm.recipe import CoarseRecipe, FineRecipe, SemanticRecipe
+from madrigal.data.manifest import Manifest
 from madrigal.data.source import Source
 from madrigal.engine.parts import TOKENS, WholeRecipe, WholeTraining, name_of_part
 from madrigal.engine.progress import tell
@@ -79,10 +81,15 @@ class AudioLMTraining(WholeTraining):
         if name == TOKENIZER:
             return
         makers = [load_tokenizer(self.recipe.at(TOKENIZER, self.path)), load_codec(self.recipe.codec)]
-        for which, manifest in self.manifests.items():
-            for made in tokenize_manifest(manifest, makers, self.path / TOKENS / which, workers=self.recipe.workers):
-                if made.written:
-                    tell(made.summary)
+        tokenize_all(self.manifests, makers, self.path / TOKENS, workers=self.recipe.workers)
+
+
+def tokenize_all(manifests: Mapping[str, Manifest], makers: Sequence[Any], out: Path, *, workers: int) -> None:
+    """The tokens of every set of recordings, in a folder of its name; what is made now is told."""
+    for which, manifest in manifests.items():
+        for made in tokenize_manifest(manifest, makers, out / which, workers=workers):
+            if made.written:
+                tell(made.summary)
 
 
 def check_levels_wanted(last: dict[str, Any], codec: Any, name: str) -> None:

@@ -16,6 +16,7 @@ from madrigal.audiolm.packing import Stream
 from madrigal.audiolm.semantic import SemanticTransformer, semantic_stream
 from madrigal.audiolm.stage import StageTransformer
 from madrigal.audiolm.tokens import Batch, acoustic_of, batch_of, semantic_of
+from madrigal.data.audio import resample
 from madrigal.data.tokens import PAD
 from madrigal.engine.evaluating import eval_mode
 from madrigal.engine.randomness import seeds_of
@@ -90,8 +91,10 @@ class StageWrapper(Generic[AnyStage]):
         if not self.transformer.config.is_conditioned:
             return None
         text, embeds, mask = (batch.get(name) for name in ("text", "text_embeds", "text_mask"))
-        if embeds is None and self.audio_conditioner is not None and "audio" in batch:
-            embeds, mask = self._joint(wavs=batch["audio"][:, 0])
+        if embeds is None and self.audio_conditioner is not None and "condition_ids" in batch:
+            embeds, mask = self._joint(ids=batch["condition_ids"])
+        elif embeds is None and self.audio_conditioner is not None and "audio" in batch:
+            embeds, mask = self._joint(wavs=self._heard_by_conditioner(batch["audio"][:, 0]))
         if embeds is None and text is None:
             raise UserError(
                 f"The {self.namespace} stage is conditioned, and the batches hold neither text nor text_embeds: "
@@ -100,12 +103,28 @@ class StageWrapper(Generic[AnyStage]):
         return self.condition(text=None if embeds is not None else text, text_embeds=embeds, text_mask=mask)
 
     def condition(
-        self, *, text: list[str] | None = None, text_embeds: Tensor | None = None, text_mask: Tensor | None = None
+        self,
+        *,
+        text: list[str] | None = None,
+        text_embeds: Tensor | None = None,
+        text_mask: Tensor | None = None,
+        ids: Tensor | None = None,
     ) -> Context | None:
-        """The context of a text, which an audio conditioner reads where there is one, or of given embeddings."""
+        """The context of a text, which an audio conditioner reads if there is one, of its codes, or of embeddings."""
+        if self.audio_conditioner is not None and ids is not None:
+            text_embeds, text_mask = self._joint(ids=ids)
         if self.audio_conditioner is not None and text is not None and text_embeds is None:
             (text_embeds, text_mask), text = self._joint(texts=text), None
         return self.transformer.context(text=text, text_embeds=text_embeds, text_mask=text_mask)
+
+    def _heard_by_conditioner(self, waves: Tensor) -> Tensor:
+        """Waves [batch, samples], which a batch has at the rate of the tokenizer or the codec, at the conditioner's."""
+        tool = self.wav2vec if self.wav2vec is not None else self.codec
+        here, wanted = (
+            getattr(tool, "target_sample_hz", None),
+            getattr(self.audio_conditioner, "target_sample_hz", None),
+        )
+        return waves if here is None or wanted is None else resample(waves, here, wanted)
 
     def _joint(self, **heard_or_read: Any) -> Context:
         embeds = self.audio_conditioner(**heard_or_read, namespace=self.namespace)

@@ -1,4 +1,4 @@
-"""A folder of images, square and of one size, with or without captions."""
+"""Pictures of one size, square or not, with or without captions."""
 
 from __future__ import annotations
 
@@ -13,42 +13,45 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from madrigal.data.failures import DecodeError, FileDataset
-from madrigal.data.layouts import find_files, read_lists, text_beside
+from madrigal.data.inspection import Rejection, check_file
+from madrigal.data.layouts import IMAGE_FORMATS, find_files, picture_candidates
+from madrigal.data.manifest import MANIFEST, PictureManifest
 from madrigal.errors import UserError
 
-IMAGE_FORMATS = ("jpg", "jpeg", "png", "webp", "bmp")
+__all__ = ["IMAGE_FORMATS", "MAX_PIXELS", "ImageFolderDataset", "Size", "inspect_picture", "open_picture"]
+
+MAX_PIXELS = 64_000_000
+"""A picture that says that it has more is not decoded: a file of some kilobytes may ask for all of the memory."""
+
+Size = tuple[int, int]
+"""Height and width."""
 
 
 class ImageFolderDataset(FileDataset):
-    """Images of a folder: {"image": float32 [3, image_size, image_size] from 0 to 1}, and "text" with captions.
+    """Pictures: {"image": float32 [3, height, width] from 0 to 1}, and "text" where there are captions.
 
-    The shorter side is resized to `image_size` and the longer one cropped: at a random place with `train` and in
-    the middle without. `flip` mirrors half of the images, on training only. Captions come from `.txt` files
-    beside the images or from `metadata.csv` or `.jsonl`; if any image has one, those without have "".
+    They come from a folder, a prepared folder or a manifest. `image_size` is (height, width), or one number for
+    squares. A picture is resized to cover that, and what is too much of it is cropped: at a random place with
+    `train` and in the middle without. `flip` mirrors half of the pictures, on training only. Captions come from
+    `.txt` files beside them or from `metadata.csv` or `.jsonl`; if any picture has one, those without have "".
     """
 
     def __init__(
         self,
-        folder: str | Path,
-        image_size: int,
+        folder: str | Path | PictureManifest,
+        image_size: int | Size,
         *,
         train: bool = True,
         flip: bool = True,
         exts: Sequence[str] = IMAGE_FORMATS,
         rejected_path: str | Path | None = None,
     ) -> None:
-        folder = Path(folder)
-        if not folder.is_dir():
-            raise UserError(f"There is no folder {folder}; give the folder that holds the images.")
-        if image_size < 1:
+        if min(sides := (image_size,) if isinstance(image_size, int) else image_size) < 1:
             raise UserError(f"image_size is {image_size}; give a number of pixels above zero.")
-        files = find_files(folder, exts)
-        if not files:
-            raise UserError(f"{folder} holds no images ({', '.join(exts)}); give another folder.")
+        files, captions = _listed(folder, exts)
         super().__init__(files, rejected_path)
-        self.image_size, self.train, self.flip = image_size, train, flip
-        listed = {item.path: item.text for item in read_lists(folder)}
-        captions = [listed.get(file) or text_beside(file) for file in files]
+        self.image_size: Size = (sides[0], sides[-1])
+        self.train, self.flip = train, flip
         self.captions = [caption or "" for caption in captions] if any(captions) else None
 
     def for_evaluation(self) -> ImageFolderDataset:
@@ -59,7 +62,7 @@ class ImageFolderDataset(FileDataset):
 
     def load(self, index: int, rng: np.random.Generator) -> dict[str, Any]:
         """Decode, resize, crop, and flip as `rng` says."""
-        image = self._square(_open(self.files[index], self.image_size), rng)
+        image = self._covering(open_picture(self.files[index], max(self.image_size)), rng)
         if self.train and self.flip and rng.random() < 0.5:
             image = ImageOps.mirror(image)
         item: dict[str, Any] = {"image": _tensor(image)}
@@ -67,23 +70,27 @@ class ImageFolderDataset(FileDataset):
             item["text"] = self.captions[index]
         return item
 
-    def _square(self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
-        size = self.image_size
-        scale = size / min(image.size)
-        width, height = (max(size, round(side * scale)) for side in image.size)
-        image = image.resize((width, height), Image.Resampling.BICUBIC, reducing_gap=3.0)
-        left, top = (width - size) // 2, (height - size) // 2
+    def _covering(self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
+        high, wide = self.image_size
+        scale = max(wide / image.width, high / image.height)
+        width, height = max(wide, round(image.width * scale)), max(high, round(image.height * scale))
+        if (width, height) != image.size:
+            image = image.resize((width, height), Image.Resampling.BICUBIC, reducing_gap=3.0)
+        left, top = (width - wide) // 2, (height - high) // 2
         if self.train:
-            left, top = int(rng.integers(width - size + 1)), int(rng.integers(height - size + 1))
-        return image.crop((left, top, left + size, top + size))
+            left, top = int(rng.integers(width - wide + 1)), int(rng.integers(height - high + 1))
+        return image.crop((left, top, left + wide, top + high))
 
 
-def _open(path: Path, size: int) -> Image.Image:
-    """Decode to RGB, upright; what is transparent becomes white."""
+def open_picture(path: Path, size: int | None = None) -> Image.Image:
+    """Decode to RGB, upright; what is transparent becomes white. With `size` no more of it is needed a side."""
     try:
         with Image.open(path) as file:
-            # JPEG can be decoded at a half, a quarter or an eighth of its size, much faster.
-            file.draft("RGB", (2 * size, 2 * size))
+            if file.width * file.height > MAX_PIXELS:
+                raise DecodeError.of(path, _too_large(file.width * file.height))
+            if size is not None:
+                # JPEG can be decoded at a half, a quarter or an eighth of its size, much faster.
+                file.draft("RGB", (2 * size, 2 * size))
             image = ImageOps.exif_transpose(file)
             if image.has_transparency_data:
                 image = image.convert("RGBA")
@@ -92,8 +99,43 @@ def _open(path: Path, size: int) -> Image.Image:
             return image.convert("RGB")
     except FileNotFoundError as error:
         raise DecodeError.of(path, "there is no such file") from error
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    except Image.DecompressionBombError as error:
+        raise DecodeError.of(path, _too_large(None)) from error
+    except (OSError, SyntaxError, ValueError) as error:
         raise DecodeError.of(path, f"it is no whole image ({type(error).__name__})") from error
+
+
+def inspect_picture(path: Path) -> Size:
+    """(width, height) of a usable picture, upright; raises Rejection for one that is not usable."""
+    check_file(path)
+    try:
+        return open_picture(path).size
+    except DecodeError as error:
+        is_large = error.reason.startswith(_LARGE)
+        raise Rejection("too many pixels" if is_large else "not a whole picture", error.reason) from error
+
+
+_LARGE = "it has more than"
+
+
+def _too_large(pixels: int | None) -> str:
+    told = "" if pixels is None else f" ({pixels / 1e6:.0f})"
+    return f"{_LARGE} {MAX_PIXELS // 1_000_000} million pixels{told}"
+
+
+def _listed(given: str | Path | PictureManifest, exts: Sequence[str]) -> tuple[list[Path], list[str | None]]:
+    """The files of a folder, a prepared folder or a manifest, and their captions."""
+    folder = given.root if isinstance(given, PictureManifest) else Path(given)
+    if isinstance(given, PictureManifest) or folder.is_file() or (folder / MANIFEST).is_file():
+        manifest = given if isinstance(given, PictureManifest) else PictureManifest.load(folder)
+        return [manifest.resolve(entry) for entry in manifest], [entry.text for entry in manifest]
+    if not folder.is_dir():
+        raise UserError(f"There is no folder {folder}; give the folder that holds the images.")
+    files = set(find_files(folder, exts))
+    found = [item for item in picture_candidates(folder) if item.path in files]
+    if not found:
+        raise UserError(f"{folder} holds no images ({', '.join(exts)}); give another folder.")
+    return [item.path for item in found], [item.text for item in found]
 
 
 def _tensor(image: Image.Image) -> Tensor:

@@ -55,13 +55,18 @@ def inspect(path: Path, *, min_seconds: float = 0.1, check: Check = "doubtful") 
     return info
 
 
-def _header(path: Path) -> AudioInfo:
+def check_file(path: Path) -> None:
+    """Refuse what is no file with something in it."""
     if not path.exists():
         raise Rejection("missing", "a list names it, but there is no such file")
     if not path.is_file():
         raise Rejection("unreadable", "it is no regular file")
     if path.stat().st_size == 0:
         raise Rejection("empty", "0 bytes")
+
+
+def _header(path: Path) -> AudioInfo:
+    check_file(path)
     try:
         info = probe(path)
     except DecodeError as error:

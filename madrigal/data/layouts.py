@@ -23,6 +23,8 @@ FORMATS = ("wav", "flac", "ogg", "mp3", "opus")
 # Audio too; what libsndfile cannot open of these is rejected by name instead of being passed over.
 OTHER_FORMATS = ("oga", "aif", "aiff", "au", "caf", "w64", "m4a", "aac", "wma", "webm", "mka", "amr", "ape", "wv")
 
+IMAGE_FORMATS = ("jpg", "jpeg", "png", "webp", "bmp")
+
 _PATH = ("file_name", "audio_filepath", "filename", "path")
 _TEXT = ("text", "transcription", "transcript", "sentence", "normalized_text", "caption")
 _SPEAKER = ("speaker", "speaker_id", "client_id")
@@ -50,6 +52,23 @@ def candidates(folder: Path) -> list[Candidate]:
     listed = {item.path: item for item in read_lists(folder)}
     paths = listed.keys() | set(find_files(folder, FORMATS + OTHER_FORMATS))
     return [_complete(listed.get(path, Candidate(path)), folder) for path in sorted(paths)]
+
+
+def picture_candidates(folder: Path) -> list[Candidate]:
+    """Every picture of the folder, and those that a list names but that are missing, sorted by path.
+
+    Captions come from imagefolder `metadata.csv` or `.jsonl`, or from a `.txt` beside a picture.
+    """
+    listed = {item.path: item for item in read_lists(folder)}
+    known = {path for path in listed if has_ending(path, IMAGE_FORMATS) or not path.is_file()}
+    paths = known | set(find_files(folder, IMAGE_FORMATS))
+    items = [listed.get(path, Candidate(path)) for path in sorted(paths)]
+    return [replace(i, text=i.text if i.text is not None else text_beside(i.path)) for i in items]
+
+
+def holds_pictures(folder: Path) -> bool:
+    """Whether a folder is one of pictures: with recordings in it, they are covers and the like."""
+    return not find_files(folder, FORMATS + OTHER_FORMATS) and bool(find_files(folder, IMAGE_FORMATS))
 
 
 def has_ending(name: str | Path, exts: Sequence[str]) -> bool:

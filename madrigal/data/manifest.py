@@ -1,4 +1,4 @@
-"""The list of a dataset's recordings, one JSON object a line, that a person can read and edit."""
+"""The list of a dataset's recordings or pictures, one JSON object a line, that a person can read and edit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -36,21 +36,38 @@ class Entry(BaseModel):
         return round(self.duration * self.sample_rate)
 
 
-class Manifest:
+class PictureEntry(BaseModel):
+    """One picture: where it is, its size in pixels as it is looked at (upright), and its caption, if known."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    path: str
+    width: int = Field(gt=0)
+    height: int = Field(gt=0)
+    text: str | None = None
+    licence: str | None = None
+
+
+AnyEntry = TypeVar("AnyEntry", Entry, PictureEntry)
+
+
+class Listing(Generic[AnyEntry]):
     """Entries and the folder that their relative paths start from."""
 
-    def __init__(self, root: str | Path, entries: Iterable[Entry]) -> None:
+    kind: ClassVar[type[BaseModel]]
+
+    def __init__(self, root: str | Path, entries: Iterable[AnyEntry]) -> None:
         self.root = Path(root)
-        self.entries: Sequence[Entry] = tuple(entries)
+        self.entries: Sequence[AnyEntry] = tuple(entries)
 
     @classmethod
-    def load(cls, path: str | Path) -> Manifest:
+    def load(cls, path: str | Path) -> Self:
         """Read a manifest file, or the `manifest.jsonl` of a folder."""
         path = Path(path)
         file = path / MANIFEST if path.is_dir() else path
         if not file.is_file():
             raise UserError(f"There is no manifest at {file}; make one with `madrigal prepare FOLDER`.")
-        return cls(file.parent, [_entry(record, place) for place, record in read_lines(file)])
+        return cls(file.parent, [_entry(cls.kind, record, place) for place, record in read_lines(file)])
 
     def write(self, path: str | Path) -> Path:
         """Write to a file, or as `manifest.jsonl` into a folder: the whole of it or nothing."""
@@ -60,19 +77,44 @@ class Manifest:
         return file
 
     @property
-    def seconds(self) -> float:
-        """Length of all recordings together."""
-        return sum(entry.duration for entry in self.entries)
+    def told(self) -> str:
+        """How much it is, to be shown."""
+        raise NotImplementedError
 
-    def resolve(self, entry: Entry) -> Path:
+    def resolve(self, entry: AnyEntry) -> Path:
         """Where the entry's file is."""
         return self.root / entry.path
 
     def __len__(self) -> int:
         return len(self.entries)
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[AnyEntry]:
         return iter(self.entries)
+
+
+class Manifest(Listing[Entry]):
+    """A list of recordings."""
+
+    kind = Entry
+
+    @property
+    def seconds(self) -> float:
+        """Length of all recordings together."""
+        return sum(entry.duration for entry in self.entries)
+
+    @property
+    def told(self) -> str:
+        return f"{len(self)} files, {self.seconds / 3600:.2f} hours"
+
+
+class PictureManifest(Listing[PictureEntry]):
+    """A list of pictures."""
+
+    kind = PictureEntry
+
+    @property
+    def told(self) -> str:
+        return f"{len(self)} pictures, {sum(entry.text is not None for entry in self)} with captions"
 
 
 def read_lines(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -124,9 +166,9 @@ def _line(record: Mapping[str, Any]) -> str:
     return line + "\n"
 
 
-def _entry(record: dict[str, Any], place: str) -> Entry:
+def _entry(kind: type[BaseModel], record: dict[str, Any], place: str) -> Any:
     try:
-        return Entry.model_validate(record)
+        return kind.model_validate(record)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"]))

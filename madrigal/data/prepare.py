@@ -1,4 +1,4 @@
-"""From a folder of recordings to a manifest, with a list of everything that cannot be used and why."""
+"""From a folder of recordings or pictures to a manifest, with a list of everything that cannot be used and why."""
 
 from __future__ import annotations
 
@@ -9,12 +9,22 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from madrigal.data.audio import AudioInfo
+from madrigal.data.images import inspect_picture
 from madrigal.data.inspection import Check, Rejection, default_workers, inspect
-from madrigal.data.layouts import Candidate, candidates
-from madrigal.data.manifest import MANIFEST, REJECTED, Entry, Manifest, write_lines
+from madrigal.data.layouts import IMAGE_FORMATS, Candidate, candidates, picture_candidates
+from madrigal.data.manifest import (
+    MANIFEST,
+    REJECTED,
+    Entry,
+    Listing,
+    Manifest,
+    PictureEntry,
+    PictureManifest,
+    write_lines,
+)
 from madrigal.errors import UserError
 
 Progress = Callable[[int, int], object]
@@ -33,7 +43,7 @@ class Rejected:
 class Prepared:
     """What `prepare` found, and where it wrote it."""
 
-    manifest: Manifest
+    manifest: Listing[Any]
     rejected: list[Rejected]
     manifest_path: Path
     rejected_path: Path
@@ -46,7 +56,7 @@ class Prepared:
     @property
     def summary(self) -> str:
         """What was found and what was rejected for which reason, to be shown."""
-        found = f"{len(self.manifest)} files, {self.manifest.seconds / 3600:.2f} hours -> {self.manifest_path}"
+        found = f"{self.manifest.told} -> {self.manifest_path}"
         if not self.rejected:
             return found
         listed = ", ".join(f"{count} {reason}" for reason, count in self.reasons.items())
@@ -67,7 +77,7 @@ def prepare(
     Nothing is written into `folder`. `progress` is called with (files done, files in all). `check="full"` decodes
     every file to its end, which finds damage in the middle of a FLAC file too.
     """
-    folder, out = _checked(Path(folder), Path(out))
+    folder, out = _checked(Path(folder), Path(out), "recordings")
     if check not in get_args(Check):
         raise UserError(f"check is {check!r}; give 'doubtful' or 'full'.")
     if min_seconds < 0:
@@ -75,18 +85,47 @@ def prepare(
     found = candidates(folder)
     if not found:
         raise UserError(f"{folder} holds no audio files (wav, flac, ogg, mp3, opus); give another folder.")
-    entries: list[Entry] = []
+    look = partial(inspect, min_seconds=min_seconds, check=check)
+    return written(folder, out, found, look, _entry, Manifest, workers=workers, progress=progress)
+
+
+def prepare_pictures(
+    folder: str | Path, out: str | Path, *, workers: int | None = None, progress: Progress | None = None
+) -> Prepared:
+    """Decode every picture below `folder` and write `manifest.jsonl` and `rejected.jsonl` into `out`."""
+    folder, out = _checked(Path(folder), Path(out), "pictures")
+    found = picture_candidates(folder)
+    if not found:
+        raise UserError(f"{folder} holds no pictures ({', '.join(IMAGE_FORMATS)}); give another folder.")
+    return written(
+        folder, out, found, inspect_picture, _picture_entry, PictureManifest, workers=workers, progress=progress
+    )
+
+
+def written(
+    folder: Path,
+    out: Path,
+    found: list[Candidate],
+    look: Callable[[Path], Any],
+    entry: Callable[[str, Candidate, Any], Any],
+    kind: type[Listing[Any]],
+    *,
+    workers: int | None,
+    progress: Progress | None,
+) -> Prepared:
+    """Look at all that was found, and write what can be used and what cannot."""
+    entries: list[Any] = []
     rejected: list[Rejected] = []
-    results = _look_at_all(found, min_seconds, check, workers or default_workers())
+    results = _look_at_all(found, look, workers or default_workers())
     for done, (item, result) in enumerate(zip(found, results), start=1):
         path = _name(item.path, out)
         if isinstance(result, Rejection):
             rejected.append(Rejected(path, result.reason, result.detail))
         else:
-            entries.append(_entry(path, item, result))
+            entries.append(entry(path, item, result))
         if progress:
             progress(done, len(found))
-    manifest = Manifest(out, entries)
+    manifest = kind(out, entries)
     prepared = Prepared(manifest, rejected, out / MANIFEST, out / REJECTED)
     write_lines(prepared.rejected_path, ({"path": r.path, "reason": r.reason, "detail": r.detail} for r in rejected))
     if not entries:
@@ -98,11 +137,11 @@ def prepare(
     return prepared
 
 
-def _checked(folder: Path, out: Path) -> tuple[Path, Path]:
+def _checked(folder: Path, out: Path, what: str) -> tuple[Path, Path]:
     if not folder.exists():
-        raise UserError(f"There is no folder {folder}; give the folder that holds the recordings.")
+        raise UserError(f"There is no folder {folder}; give the folder that holds the {what}.")
     if not folder.is_dir():
-        raise UserError(f"{folder} is a file; give the folder that holds the recordings.")
+        raise UserError(f"{folder} is a file; give the folder that holds the {what}.")
     if out.exists() and not out.is_dir():
         raise UserError(f"{out} is a file; give a folder to write the manifest into.")
     folder, out = folder.resolve(), out.resolve()
@@ -111,20 +150,18 @@ def _checked(folder: Path, out: Path) -> tuple[Path, Path]:
     return folder, out
 
 
-def _look_at_all(
-    found: list[Candidate], min_seconds: float, check: Check, workers: int
-) -> Iterator[AudioInfo | Rejection]:
+def _look_at_all(found: list[Candidate], look: Callable[[Path], Any], workers: int) -> Iterator[Any]:
     pool = ThreadPoolExecutor(workers)
     try:
-        yield from pool.map(partial(_look, min_seconds=min_seconds, check=check), found)
+        yield from pool.map(partial(_look, look), found)
     finally:
         # Whoever interrupts does not want to wait for the files that are still to come.
         pool.shutdown(cancel_futures=True)
 
 
-def _look(item: Candidate, min_seconds: float, check: Check) -> AudioInfo | Rejection:
+def _look(look: Callable[[Path], Any], item: Candidate) -> Any:
     try:
-        return inspect(item.path, min_seconds=min_seconds, check=check)
+        return look(item.path)
     except Rejection as rejection:
         return rejection
     except (OSError, UserError) as error:
@@ -147,3 +184,8 @@ def _entry(path: str, item: Candidate, info: AudioInfo) -> Entry:
         speaker=item.speaker,
         licence=item.licence,
     )
+
+
+def _picture_entry(path: str, item: Candidate, size: tuple[int, int]) -> PictureEntry:
+    width, height = size
+    return PictureEntry(path=path, width=width, height=height, text=item.text, licence=item.licence)

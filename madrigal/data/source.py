@@ -2,16 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from madrigal.data.dataset import SoundDataset
-from madrigal.data.manifest import MANIFEST, Manifest, read_lines, write_lines
-from madrigal.data.prepare import prepare
+from madrigal.data.manifest import MANIFEST, Listing, Manifest, read_lines, write_lines
+from madrigal.data.prepare import Prepared, prepare
 
 SOURCE = "source.jsonl"
 Say = Callable[[str], object]
+AnyListing = TypeVar("AnyListing", bound=Listing[Any])
 
 
 class Source(BaseModel):
@@ -71,14 +72,27 @@ class AudioSource(Source):
 
 def manifest_of(path: Path, prepared_in: Path, *, anew: bool = False, say: Say | None = None) -> Manifest:
     """The manifest at `path`, or the one that preparing this folder has left in `prepared_in`."""
+    return listing_of(path, prepared_in, Manifest, prepare, anew=anew, say=say)
+
+
+def listing_of(
+    path: Path,
+    prepared_in: Path,
+    kind: type[AnyListing],
+    prepared: Callable[[Path, Path], Prepared],
+    *,
+    anew: bool = False,
+    say: Say | None = None,
+) -> AnyListing:
+    """The list of a `kind` at `path`, or the one that having this folder `prepared` has left in `prepared_in`."""
     if path.is_file() or (path / MANIFEST).is_file():
-        return Manifest.load(path)
+        return kind.load(path)
     if anew or not (prepared_in / MANIFEST).is_file() or _source(prepared_in) != str(path):
-        done = prepare(path, prepared_in)
+        done = prepared(path, prepared_in)
         write_lines(prepared_in / SOURCE, [{"path": str(path)}])
         if say is not None:
             say(done.summary)
-    return Manifest.load(prepared_in)
+    return kind.load(prepared_in)
 
 
 def _source(prepared_in: Path) -> str | None:

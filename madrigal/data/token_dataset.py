@@ -29,6 +29,8 @@ class TokenDataset(Dataset[dict[str, Any]]):
     With `random_crop` any place may be drawn, and the end as often as cutting the recording into pieces would
     give it: one crop of a recording three times too long is its last, so that a model gets to see how recordings end.
     Without `random_crop` it is the start. Recordings without tokens are in `left_out` with their reason.
+
+    With `condition`, codes of what is heard from each second on, an item has its crop's "condition_ids" int64 [levels].
     """
 
     def __init__(
@@ -37,6 +39,7 @@ class TokenDataset(Dataset[dict[str, Any]]):
         semantic: TokenShards | None = None,
         acoustic: TokenShards | None = None,
         *,
+        condition: TokenShards | None = None,
         max_seconds: float | None = None,
         fields: Sequence[str] = ("text", "speaker"),
         random_crop: bool = True,
@@ -45,7 +48,7 @@ class TokenDataset(Dataset[dict[str, Any]]):
         self.streams = {name: shards for name, shards in streams.items() if shards is not None}
         if not self.streams:
             raise UserError("A dataset of tokens needs semantic or acoustic tokens; give one of them.")
-        self.fields, self.random_crop = tuple(fields), random_crop
+        self.condition, self.fields, self.random_crop = condition, tuple(fields), random_crop
         self.left_out: dict[str, str] = {}
         self.root = manifest.root
         self.entries = [entry for entry in manifest if self._has_tokens(entry)]
@@ -76,6 +79,8 @@ class TokenDataset(Dataset[dict[str, Any]]):
             item[name] = torch.from_numpy(shards.tokens(entry.path, start, stop))
             is_end &= stop == frames
         item["reaches_end"] = is_end
+        if self.condition is not None:
+            item["condition_ids"] = torch.from_numpy(self._heard_from(self.condition, entry, begin))
         item.update((field, self._field(entry, field)) for field in self.fields)
         return item
 
@@ -114,8 +119,14 @@ class TokenDataset(Dataset[dict[str, Any]]):
     def _frames(self, shards: TokenShards, units: int) -> int:
         return round(units * self.grid * shards.info.rate)
 
+    def _heard_from(self, condition: TokenShards, entry: Entry, begin: int) -> np.ndarray:
+        """Codes [levels] of the window that begins nearest to the crop."""
+        frame = min(self._frames(condition, begin), condition.frames(entry.path) - 1)
+        return np.asarray(condition.tokens(entry.path, frame, frame + 1)[0])
+
     def _has_tokens(self, entry: Entry) -> bool:
-        for name, shards in self.streams.items():
+        given = {} if self.condition is None else {"condition": self.condition}
+        for name, shards in {**self.streams, **given}.items():
             if entry.path in shards.failed:
                 self.left_out[entry.path] = f"{name}: {shards.failed[entry.path]}"
                 return False

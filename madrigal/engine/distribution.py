@@ -7,6 +7,7 @@ special mode, and a loss may call any method of a model, not only its `forward`.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -36,6 +37,18 @@ class Ranks:
         parts = [torch.empty_like(tensor) for _ in range(self.world)]
         dist.all_gather(parts, tensor.contiguous())
         return parts
+
+    def gather_rows(self, rows: Tensor) -> tuple[Tensor, int, int]:
+        """The rows [rows, …] of all ranks in rank order, where one's own begin, and how many ranks there are.
+
+        Ranks may have different numbers of rows. A gradient at a row goes back to the rank whose it is, summed over the
+        ranks: with `average_gradients_`, the mean of all ranks' losses is what is followed.
+        """
+        if self.world == 1:
+            return rows, 0, 1
+        sizes = [int(size) for size in self.gather(torch.tensor([len(rows)], device=self.device))]
+        gathered: Tensor = _GatherRows.apply(rows, self, sizes)
+        return gathered, sum(sizes[: self.rank]), self.world
 
     def gather_text(self, text: str) -> list[str]:
         """The texts of all ranks, in rank order."""
@@ -96,3 +109,20 @@ class Ranks:
         for parameter, average, was_used in zip(parameters, averaged, used.tolist(), strict=True):
             parameter.grad = average.view_as(parameter).to(parameter.dtype) if was_used else None
         return extra
+
+
+class _GatherRows(torch.autograd.Function):
+    """Gathers rows of all ranks; backward, each rank gets the sum of all ranks' gradients at its own rows."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, ranks: Ranks, sizes: list[int]) -> Tensor:
+        ctx.ranks, ctx.sizes = ranks, sizes
+        padded = rows.new_zeros(max(sizes), *rows.shape[1:])
+        padded[: len(rows)] = rows
+        return torch.cat([part[:size] for part, size in zip(ranks.gather(padded), sizes, strict=True)])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        first = sum(ctx.sizes[: ctx.ranks.rank])
+        whole = ctx.ranks.sum_(grad.contiguous().clone())
+        return whole[first : first + ctx.sizes[ctx.ranks.rank]], None, None

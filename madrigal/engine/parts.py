@@ -12,7 +12,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from madrigal.data.manifest import MANIFEST, Manifest
-from madrigal.data.source import manifest_of
+from madrigal.data.source import Source, manifest_of
 from madrigal.data.tokens import TOKENS as SHARDS
 from madrigal.engine.changes import changes, told
 from madrigal.engine.checkpoint import newest_whole, read_state
@@ -23,6 +23,7 @@ from madrigal.engine.run import replace_file
 from madrigal.errors import UserError
 
 TOKENS, DATA = "tokens", "data"
+TRAIN, VALID = "train", "valid"
 
 
 def name_of_part(value: Any) -> Any:
@@ -115,6 +116,22 @@ class WholeRecipe(BaseModel):
                 f"A whole {self.title} trains in one process, and here are {processes}: train its parts one by one "
                 f"({self.one_by_one}), each with as many as it may have."
             )
+
+
+class SplitRecipe(WholeRecipe):
+    """A whole that learns from one set of data, with or without a validation set of its own."""
+
+    data: Source
+
+    @property
+    def sources(self) -> dict[str, Path]:
+        given = {TRAIN: self.data.path, VALID: self.data.valid_path}
+        return {name: path for name, path in given.items() if path is not None}
+
+    def data_of(self, run: Path) -> dict[str, str]:
+        """The `data` of a part: where the set is that the run at `run` has prepared."""
+        paths = {"path": self.recordings(TRAIN, run), "valid_path": self.recordings(VALID, run)}
+        return {key: path for key, path in paths.items() if path is not None}
 
 
 class WholeTraining:

@@ -59,13 +59,17 @@ def add_training(page: Page, curves: Sequence[Series]) -> None:
 
 
 def write_files(
-    report: SavedReport, page: Page, picture: Image.Image | None, folder: str | os.PathLike[str]
+    report: SavedReport,
+    page: Page,
+    picture: Image.Image | None,
+    folder: str | os.PathLike[str],
+    name: str = "spectrograms.png",
 ) -> dict[str, Path]:
-    """report.json, report.html and (with a picture) spectrograms.png in `folder`; gives their paths by kind."""
+    """report.json, report.html and (with a picture) a PNG of this name in `folder`; gives their paths by kind."""
     target = Path(folder)
     written = {"json": report.write(target / "report.json")}
     if picture is not None:
-        written["picture"] = target / "spectrograms.png"
+        written["picture"] = target / name
         picture.save(written["picture"], optimize=True)
     written["page"] = page.write(target / "report.html")
     return written

@@ -33,12 +33,14 @@ def build_quantizer(
     factorised_dim: int | None = None,
     l2_normalised: bool = False,
     clip_invariance: float = 0.0,
+    entropy_weight: float = 0.1,
+    diversity_gamma: float = 1.0,
 ) -> Quantizer:
     """A residual quantizer of one kind.
 
     "vq": learned codebooks; "lfq": signs of log2(codebook_size) dimensions, no lookup; "fsq": `levels[i]` steps in
     dimension i, whose product is the codebook size. `ema_decay`, `dead_code_threshold` and what follows
-    `dropout_multiple_of`, but for `clip_invariance`, are for learned codebooks.
+    `dropout_multiple_of`, but for `clip_invariance`, are for learned codebooks; the last two are for "lfq".
 
     `dead_code_threshold`: a code is dead when fewer frames choose it than this percentage of an equal share.
     `clip_invariance`: weight, within the commitment loss, of the part of the latents' variance that lies between clips.
@@ -61,7 +63,13 @@ def build_quantizer(
     if levels is not None:
         raise ValueError(f"levels={list(levels)} belong to the kind 'fsq', not to '{kind}'.")
     if kind == "lfq":
-        return ResidualLFQ(codebook_size=codebook_size, commitment_weight=commitment_weight, **shared)
+        return ResidualLFQ(
+            codebook_size=codebook_size,
+            commitment_weight=commitment_weight,
+            entropy_weight=entropy_weight,
+            diversity_gamma=diversity_gamma,
+            **shared,
+        )
     return ResidualVQ(
         codebook_size=codebook_size,
         commitment_weight=commitment_weight,

@@ -45,6 +45,13 @@ class RowNoise:
             row.exponential_(generator=generator)
         return -uniform.clamp_(min=torch.finfo(torch.float32).tiny).log()
 
+    def ragged(self, counts: Sequence[int], width: int) -> Tensor:
+        """Gumbel noise [sum of counts, width]: each row draws as many as its count, one row after another."""
+        uniform = torch.empty(sum(counts), width)
+        for part, generator in zip(uniform.split(list(counts)), self.generators, strict=True):
+            part.exponential_(generator=generator)
+        return -uniform.clamp_(min=torch.finfo(torch.float32).tiny).log()
+
     def of(self, rows: Tensor) -> "RowNoise":
         """The noise of some rows [bool, batch]; the others' generators stay where they are."""
         some = RowNoise(())

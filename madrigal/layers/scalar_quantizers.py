@@ -85,18 +85,25 @@ class ResidualFSQ(ResidualScalarQuantizer):
 class ResidualLFQ(ResidualScalarQuantizer):
     """Lookup-free quantization: the signs of log2(codebook_size) dimensions are the bits of a code.
 
-    The penalty draws `x` to its quantized value, makes every bit certain for a frame, and both values of it equally
-    frequent over the batch.
+    The penalty draws `x` to its quantized value and, by `entropy_weight`, makes every bit certain for a frame and,
+    `diversity_gamma` times as much, both values of it equally frequent over the batch.
     """
 
-    entropy_weight = 0.1
-
-    def __init__(self, *, codebook_size: int, commitment_weight: float = 1.0, **options: Any) -> None:
+    def __init__(
+        self,
+        *,
+        codebook_size: int,
+        commitment_weight: float = 1.0,
+        entropy_weight: float = 0.1,
+        diversity_gamma: float = 1.0,
+        **options: Any,
+    ) -> None:
         bits = codebook_size.bit_length() - 1
         if codebook_size != 2**bits or not bits:
             raise ValueError(f"A lookup-free codebook has a power of two of codes, not {codebook_size}.")
         super().__init__(steps=[2] * bits, ratio=[0.5] * bits, bounded=False, **options)
-        self.commitment_weight = commitment_weight
+        self.commitment_weight, self.entropy_weight = commitment_weight, entropy_weight
+        self.diversity_gamma = diversity_gamma
 
     def penalty(self, x: Tensor, left: Tensor, lefts: list[Tensor], frames: Frames) -> Tensor:
         weight = frames.weights()
@@ -109,7 +116,7 @@ class ResidualLFQ(ResidualScalarQuantizer):
             certain = torch.sigmoid(SHARPNESS * (x[:, :size] - (x[:, :size] - start).detach()) / 0.5**level)
             share = weight[:size] / weight[:size].sum().clamp(min=1)
             entropy = entropy + (_binary_entropy(certain) * share).sum(1).mean()
-            entropy = entropy - _binary_entropy((certain * share).sum(1)).mean()
+            entropy = entropy - self.diversity_gamma * _binary_entropy((certain * share).sum(1)).mean()
         return self.commitment_weight * commitment + self.entropy_weight * entropy / len(lefts)
 
 

@@ -120,6 +120,7 @@ class Transformer(nn.Module):
         at: Tensor | None = None,
         cache: KeyValueCache | None = None,
         cond: Tensor | None = None,
+        hidden: list[Tensor] | None = None,
     ) -> Tensor:
         """x [batch, time, dim] -> [batch, time, dim].
 
@@ -128,7 +129,8 @@ class Transformer(nn.Module):
         all False, means no condition. `prefix` [batch, p, dim]: seen by every token, and not part of the output.
         `at` [batch, time] puts rotary positions in place of counted ones, where tokens share a clock; a prefix then
         stands at 0. With a `cache`, x continues what the cache holds; context and prefix come with the first call only.
-        `cond` [batch, cond_dim]: what the norms adapt to.
+        `cond` [batch, cond_dim]: what the norms adapt to. Each layer's output [batch, prefix + time, dim] is appended
+        to `hidden`, if it is given.
         """
         self._check(cache, at, prefix, cond)
         if self.layers:
@@ -149,7 +151,7 @@ class Transformer(nn.Module):
             sight = look(
                 x, causal=self.causal, prefix=before, real=mask, visible=visible, at=at, positions=self.positions
             )
-            x = self._run(x, sight, context, self._context_bias(context, context_mask), None, cond)
+            x = self._run(x, sight, context, self._context_bias(context, context_mask), None, cond, hidden)
         else:
             with torch.no_grad():
                 x = self._continue(x, before, mask, visible, context, context_mask, at, cache)
@@ -199,6 +201,7 @@ class Transformer(nn.Module):
         context_bias: Tensor | None,
         cache: KeyValueCache | None,
         cond: Tensor | None = None,
+        hidden: list[Tensor] | None = None,
     ) -> Tensor:
         is_step = cache is not None and x.shape[1] == 1 and on_cpu(x)
         if is_step:
@@ -219,6 +222,8 @@ class Transformer(nn.Module):
             run: Callable[..., tuple[Tensor, Tensor]] = layer.step if is_step else layer  # type: ignore[assignment]
             x, values = run(x, sight, first_values, context, context_bias, cache, *more)
             first_values = values if first_values is None else first_values
+            if hidden is not None:
+                hidden.append(x.sum(dim=-2) if self.residual_streams > 1 else x)
         if self.residual_streams > 1:
             x = x.sum(dim=-2)
         return x.unsqueeze(1) if is_step else x

@@ -19,6 +19,7 @@ from madrigal.errors import UserError
 from madrigal.layers.attention import LocalTransformer
 from madrigal.layers.convnext import ConvNeXtBlock
 from madrigal.layers.convolutions import StreamCache
+from madrigal.layers.gan_losses import discriminator_terms
 from madrigal.layers.quantizers import Quantized, Quantizer, build_quantizer
 from madrigal.soundstream import losses
 from madrigal.soundstream.config import SoundStreamConfig
@@ -331,7 +332,7 @@ class SoundStream(nn.Module, Pretrained):
     def _discriminator_losses(self, real: Tensor, fake: Tensor, penalty: bool) -> list[tuple[str, Tensor]]:
         weights, named = self.config.loss_weights, []
         for name, discriminator in self.discriminators.items():
-            terms = losses.discriminator_terms(discriminator, real, fake, penalty=penalty)
+            terms = discriminator_terms(discriminator, real, fake, penalty=penalty)
             named.append((name, weights["hinge"] * terms["hinge"]))
             if penalty:
                 named.append((f"{name}_grad_penalty", weights["penalty"] * terms["penalty"]))

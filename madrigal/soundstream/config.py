@@ -6,8 +6,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from madrigal.engine.loss_weights import Count, Weight
 from madrigal.layers.convolutions import PadMode
-from madrigal.soundstream.objective import Count, ObjectiveConfig, Weight
+from madrigal.soundstream.objective import ObjectiveConfig
 
 DEFAULT_LOSS_WEIGHTS = {
     "waveform": 1.0,

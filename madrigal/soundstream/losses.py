@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from madrigal.layers.gan_losses import Valid, feature_distance
 from madrigal.layers.spectra import MelSpectrogram, log_mel, stft
 from madrigal.soundstream.objective import ObjectiveConfig
 
@@ -40,33 +41,6 @@ class WaveMaker(Protocol):
 
 def weighted_sum(terms: Mapping[str, Tensor], weights: Mapping[str, float]) -> Tensor:
     return torch.stack([weights[name] * term for name, term in terms.items()]).sum()
-
-
-class Valid:
-    """Which part of padded waves [batch, channels, samples] is sound, at any resolution of time."""
-
-    def __init__(self, lengths: Tensor | None, samples: int) -> None:
-        self.lengths, self.samples = lengths, samples
-
-    def mask(self, steps: int, ndim: int) -> Tensor | None:
-        """Of tensors [batch, …, steps] that span the waves; None where all of it is sound."""
-        if self.lengths is None:
-            return None
-        sound = -(-self.lengths * steps // self.samples)
-        mask = torch.arange(steps, device=sound.device) < sound[:, None]
-        return mask.reshape(len(sound), *[1] * (ndim - 2), steps)
-
-    def silence(self, wave: Tensor) -> Tensor:
-        mask = self.mask(wave.shape[-1], wave.ndim)
-        return wave if mask is None else wave * mask
-
-    def mean(self, values: Tensor) -> Tensor:
-        """Mean of [batch, …, steps] over the sound."""
-        mask = self.mask(values.shape[-1], values.ndim)
-        if mask is None:
-            return values.mean()
-        count = mask.sum() * (values[0].numel() // values.shape[-1])
-        return (values * mask).sum() / count
 
 
 class ReconstructionLosses(nn.Module):
@@ -179,21 +153,6 @@ def generator_terms(
     return terms | _adversarial_terms(weights, verdicts, valid)
 
 
-def discriminator_terms(
-    discriminator: nn.Module, real: Tensor, fake: Tensor, *, penalty: bool = False, lengths: Tensor | None = None
-) -> Terms:
-    """One discriminator's loss for waves [batch, channels, samples]; nothing flows back into the maker."""
-    valid = Valid(lengths, real.shape[-1])
-    waves = torch.cat((valid.silence(real), valid.silence(fake))).detach().requires_grad_(penalty)
-    logits, _ = discriminator(waves)
-    real_logits, fake_logits = logits.chunk(2)
-    terms = {"hinge": hinge(real_logits, fake_logits, valid)}
-    if penalty:
-        both = Valid(None if lengths is None else lengths.repeat(2), real.shape[-1])
-        terms["penalty"] = gradient_penalty(waves, logits, both)
-    return terms
-
-
 def _reconstruction_terms(
     maker: WaveMaker, target: Tensor, reconstruction: Tensor, commitment: Tensor | None, valid: Valid
 ) -> Terms:
@@ -215,21 +174,3 @@ def _adversarial_terms(
     if verdicts and weights["feature"]:
         terms["feature"] = torch.stack([feature_distance(made, real, valid) for _, made, real in verdicts]).mean()
     return terms
-
-
-def hinge(real_logits: Tensor, fake_logits: Tensor, valid: Valid) -> Tensor:
-    return valid.mean(F.relu(1 - real_logits)) + valid.mean(F.relu(1 + fake_logits))
-
-
-def feature_distance(made: list[Tensor], real: list[Tensor], valid: Valid) -> Tensor:
-    """Mean L1 over one discriminator's features [batch, …, time]."""
-    return torch.stack([valid.mean((m - r).abs()) for m, r in zip(made, real, strict=True)]).mean()
-
-
-def gradient_penalty(waves: Tensor, logits: Tensor, valid: Valid) -> Tensor:
-    """Mean squared norm of the gradient of a clip's score, the mean of its logits, towards the clip's sound."""
-    mask = valid.mask(logits.shape[-1], logits.ndim)
-    weights = torch.ones_like(logits) if mask is None else mask.expand_as(logits).to(logits.dtype)
-    scores = (logits * weights).flatten(1).sum(dim=1) / weights.flatten(1).sum(dim=1)
-    (gradient,) = torch.autograd.grad(scores.sum(), waves, create_graph=True)
-    return valid.silence(gradient).square().flatten(1).sum(dim=1).mean()

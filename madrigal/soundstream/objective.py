@@ -1,14 +1,13 @@
 """What can be chosen about how a wave is judged in training: its discriminators and its losses."""
 
-import difflib
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-Count = Annotated[int, Field(ge=1)]
+from madrigal.engine.loss_weights import Count, WeighedConfig
+
 Fraction = Annotated[float, Field(gt=0, le=1)]
-Weight = Annotated[float, Field(ge=0)]
 
 WEIGHT_ALIASES = {
     "recon_loss_weight": "waveform",
@@ -16,16 +15,12 @@ WEIGHT_ALIASES = {
     "adversarial_loss_weight": "adversarial",
     "feature_loss_weight": "feature",
 }
-"""Older names of single weights, accepted as keywords and kept in `loss_weights`."""
 
 
-class ObjectiveConfig(BaseModel):
+class ObjectiveConfig(WeighedConfig):
     """Options of whatever learns to make waves: a codec, a vocoder."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    default_loss_weights: ClassVar[Mapping[str, float]] = {}
-    """The terms that there are, and how much each counts."""
+    weight_aliases: ClassVar[Mapping[str, str]] = WEIGHT_ALIASES
 
     # discriminators
     discr_multi_scales: tuple[Fraction, ...] = Field(
@@ -59,33 +54,6 @@ class ObjectiveConfig(BaseModel):
     )
     multi_spectral_n_mels: Count | tuple[Count, ...] = Field(64, description="mel bands of all windows or of each")
     stft_loss_n_ffts: tuple[Count, ...] = Field((512, 1024, 2048), description="windows of the term `stft`")
-    loss_weights: dict[str, Weight] = Field(
-        default_factory=dict,
-        description="by term; those left out keep their default, and weight 0 is not computed",
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _gather_loss_weights(cls, options: Any) -> Any:
-        """Fills `loss_weights` from the older keywords and with the defaults."""
-        if not isinstance(options, dict):
-            return options
-        options = dict(options)
-        named = dict(options.pop("loss_weights", None) or {})
-        for alias, term in WEIGHT_ALIASES.items():
-            if alias not in options:
-                continue
-            weight = options.pop(alias)
-            if named.setdefault(term, weight) != weight:
-                raise ValueError(
-                    f"{alias}={weight} contradicts loss_weights['{term}']={named[term]}; give one of them."
-                )
-        for term in named:
-            if term not in cls.default_loss_weights:
-                near = difflib.get_close_matches(str(term), cls.default_loss_weights, n=1)
-                hint = f"did you mean '{near[0]}'?" if near else f"the terms are {', '.join(cls.default_loss_weights)}."
-                raise ValueError(f"There is no loss term '{term}'; {hint}")
-        return {**options, "loss_weights": {**cls.default_loss_weights, **named}}
 
     @model_validator(mode="after")
     def _losses_fit_together(self) -> Self:

@@ -7,10 +7,11 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from madrigal.data.collate import mask_from_lengths
+from madrigal.engine.adversarial import GENERATOR, AdversarialPlan
 from madrigal.engine.artifacts import ORIGINAL, Audio, Sample
 from madrigal.engine.feed import Batch
 from madrigal.engine.trainer import Figures, Terms
-from madrigal.soundstream.adversarial import GENERATOR, AdversarialPlan, AdversarialTrainer
+from madrigal.soundstream.adversarial import AdversarialTrainer
 from madrigal.soundstream.codec import SoundStream
 from madrigal.soundstream.losses import generator_terms
 

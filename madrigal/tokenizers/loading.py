@@ -17,6 +17,9 @@ KINDS = {
     "huggingface": ("madrigal.tokenizers.huggingface", "HuggingFaceTokenizer"),
     "whisper": ("madrigal.tokenizers.whisper", "WhisperTokenizer"),
 }
+CONDITIONERS = {"mulan-quantizer": ("madrigal.musiclm.loading", "load_embed_quantizer")}
+"""What makes tokens of the whole of a sound, and what loads it: by name, for it lives in rooms that build upon this."""
+
 STAGE = "tokenizer"
 """The folder of the tokenizer's run in a run of several stages."""
 
@@ -46,6 +49,17 @@ def load_tokenizer(name: str | Path) -> "SemanticTokenizer":
     if not tokenizer.is_fitted:
         raise UserError(f"The tokenizer in {folder} has no centroids yet: finish its run with --resume.")
     return tokenizer
+
+
+def is_conditioner(name: str | Path) -> bool:
+    """Whether the folder or run at `name` holds an audio conditioner."""
+    return Path(name).is_dir() and _kind(locate(name)) in CONDITIONERS
+
+
+def load_conditioner(name: str | Path) -> Any:
+    """The audio conditioner in a run, a run of several parts, or an exported folder."""
+    module, function = CONDITIONERS["mulan-quantizer"]
+    return getattr(import_module(module), function)(name)
 
 
 def _kind(folder: Path) -> str | None:

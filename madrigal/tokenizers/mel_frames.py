@@ -10,21 +10,32 @@ from madrigal.layers.spectra import log_mel, mel_filterbank, window
 class MelFrames(nn.Module):
     """Waves [batch, samples], a multiple of `hop` -> log-mels [batch, samples / hop, n_mels].
 
-    The window of `n_fft` samples lies centred on the hop that a frame belongs to.
+    The window of `win_length` samples (those of `n_fft` unless given) lies centred on the hop that a frame belongs to.
+    Bands are sums of magnitudes raised to `power`.
     """
 
-    def __init__(self, sample_rate: int, *, hop: int, n_fft: int, n_mels: int) -> None:
+    def __init__(
+        self,
+        sample_rate: int,
+        *,
+        hop: int,
+        n_fft: int,
+        n_mels: int,
+        win_length: int | None = None,
+        power: float = 1.0,
+    ) -> None:
         super().__init__()
-        self.hop, self.n_fft = hop, n_fft
+        self.hop, self.n_fft, self.win_length, self.power = hop, n_fft, win_length or n_fft, power
         self.filters: Tensor
         self.register_buffer("filters", mel_filterbank(n_mels, n_fft, sample_rate).T.clone(), persistent=False)
 
     def forward(self, wave: Tensor) -> Tensor:
         with torch.autocast(wave.device.type, enabled=False):
-            around = self.n_fft - self.hop
+            around = self.win_length - self.hop
             padded = F.pad(wave.float(), (around // 2, around - around // 2))
-            frames = padded.unfold(-1, self.n_fft, self.hop) * window("hann", self.n_fft, wave.device)
-            return log_mel(torch.fft.rfft(frames).abs() @ self.filters)
+            frames = padded.unfold(-1, self.win_length, self.hop) * window("hann", self.win_length, wave.device)
+            magnitude = torch.fft.rfft(frames, n=self.n_fft).abs()
+            return log_mel((magnitude if self.power == 1.0 else magnitude**self.power) @ self.filters)
 
 
 class UtteranceNorm(nn.Module):

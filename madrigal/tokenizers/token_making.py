@@ -128,9 +128,11 @@ def entries_of(job: Job) -> list[Entry]:
 
 
 def load(name: str | Path) -> Any:
-    """A codec or a semantic tokenizer, whichever the name means."""
-    from madrigal.tokenizers.loading import load_codec, load_tokenizer
+    """A codec, a semantic tokenizer or an audio conditioner, whichever the name means."""
+    from madrigal.tokenizers.loading import is_conditioner, load_codec, load_conditioner, load_tokenizer
 
+    if is_conditioner(name):
+        return load_conditioner(name)
     try:
         return load_codec(name)
     except UserError as no_codec:

@@ -9,7 +9,7 @@ import typer
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Where the demo goes.")] = Path("demo"),
 ) -> None:
-    """Speak a sentence, render speech, train a tiny codec on it, resume it once, judge it, and write a page to hear and look at.
+    """Speak a sentence; then train a tiny codec on rendered speech, resume it once, judge it, and write a page.
 
     Example: `madrigal demo -o demo`
     """

@@ -8,8 +8,11 @@ import typer
 
 from madrigal.errors import UserError
 from madrigal.verbs.following import Bf16, CondScale, Method, Steps, Sway, followed
+from madrigal.verbs.picture_editing import Expand, Mask, Vary
+from madrigal.verbs.picture_editing import edit as edit_picture
+from madrigal.verbs.picture_making import PICTURES, ClassName, Negative, PictureSize, is_picture
 from madrigal.verbs.sounding import PIPE, check_out
-from madrigal.verbs.terminal import Bar, Device, Json, Overwrite, print_json
+from madrigal.verbs.terminal import Bar, Device, Json, Overwrite, print_json, refuse
 
 if TYPE_CHECKING:
     from madrigal.voicebox.editing import Edited, Editor
@@ -18,7 +21,10 @@ if TYPE_CHECKING:
 Source = Annotated[Path, typer.Argument(help="An audio file of any rate, with any number of channels.")]
 Run = Annotated[
     Path | None,
-    typer.Option("--run", help="A voicebox run or an exported voice; default: the voice that comes with madrigal."),
+    typer.Option(
+        "--run",
+        help="A voicebox run or an exported voice; default: the voice that comes with madrigal. Pictures: a Muse run.",
+    ),
 ]
 Transcript = Annotated[
     str | None, typer.Option("--text", help="What is said in the recording; default: a .txt beside it.")
@@ -31,7 +37,9 @@ Seed = Annotated[int, typer.Option(min=0, help="The same seed makes the same.")]
 
 
 def edit(
-    source: Source,
+    source: Annotated[
+        Path, typer.Argument(help="An audio file of any rate, with any number of channels; or a picture.")
+    ],
     out: Target,
     replace: Annotated[
         tuple[str, str] | None, typer.Option("--replace", help="Words that are said, and those to be said instead.")
@@ -39,12 +47,24 @@ def edit(
     fill: Annotated[
         str | None, typer.Option("--fill", help="Seconds to make anew: 1.2-1.9, or several: 1-2,3-3.5.")
     ] = None,
-    text: Transcript = None,
+    text: Annotated[
+        str | None,
+        typer.Option("--text", help="What is said, default: a .txt beside it; picture: what it should show."),
+    ] = None,
+    mask: Mask = None,
+    expand: Expand = None,
+    vary: Vary = None,
+    negative: Negative = None,
+    class_name: ClassName = None,
+    size: PictureSize = None,
     run: Run = None,
     seed: Seed = 0,
     steps: Steps = None,
     method: Method = None,
     cond_scale: CondScale = None,
+    temperature: Annotated[
+        str | None, typer.Option("--temperature", help="Picture: of drawing its tokens; default: as the run says.")
+    ] = None,
     sway: Sway = None,
     bf16: Bf16 = None,
     device: Device = "cpu",
@@ -53,10 +73,33 @@ def edit(
 ) -> None:
     """Change what is said in a recording, or make a part of it anew; all the rest stays, sample for sample.
 
-    To replace words the text has to be known; without one a recogniser listens, if one is installed.
+    To replace words the text has to be known; without one a recogniser listens, if one is installed. A picture is made
+    anew inside a mask, around its edges or here and there.
 
     Example: `madrigal edit in.wav --replace "five o'clock" "noon" --run runs/voicebox -o out.wav`
+
+    Example: `madrigal edit in.png --mask mask.png --text "a red apple" --run runs/muse -o out.png`
     """
+    of_pictures = {
+        "mask": mask,
+        "expand": expand,
+        "vary": vary,
+        "negative": negative,
+        "class": class_name,
+        "size": size,
+    }
+    if is_picture(source):
+        refuse(
+            {"replace": replace, "fill": fill, "method": method, "sway": sway, "bf16": bf16},
+            "sound",
+            "this is a picture",
+        )
+        ways: Any = {"mask": mask, "expand": expand, "vary": vary, "size": size, "run": run, "seed": seed}
+        asked: Any = {"text": text, "negative": negative, "class_name": class_name}
+        how = {"timesteps": steps, "cond_scale": cond_scale, "temperature": temperature}
+        edit_picture(source, out, **ways, **asked, how=how, device=device, overwrite=overwrite, as_json=as_json)
+        return
+    refuse({**of_pictures, "temperature": temperature}, PICTURES, f"{source} is none")
     if (replace is None) == (fill is None):
         raise UserError('Say what to do: --replace "old words" "new words", or --fill 1.2-1.9.')
     from madrigal.speaking.script import transcript_of

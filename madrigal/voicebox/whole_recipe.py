@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, Field, field_validator
 
 from madrigal.data.source import Source
-from madrigal.engine.parts import DATA, WholeRecipe, WholeTraining, name_of_part
+from madrigal.engine.parts import DATA, TRAIN, SplitRecipe, WholeTraining, name_of_part
 from madrigal.engine.pretrained import SHIPPED
 from madrigal.engine.progress import tell
 from madrigal.errors import UserError
@@ -38,10 +38,9 @@ from madrigal.voicebox.voice import ENDING, VOICES
 from madrigal.voicebox.voice_making import write_voices
 
 ALIGNED = "alignments"
-TRAIN, VALID = "train", "valid"
 
 
-class VoiceboxWholeRecipe(WholeRecipe):
+class VoiceboxWholeRecipe(SplitRecipe):
     """`system: voicebox`."""
 
     title: ClassVar[str] = "Voicebox"
@@ -73,14 +72,8 @@ class VoiceboxWholeRecipe(WholeRecipe):
     def _a_name_is_enough(cls, value: Any) -> Any:
         return name_of_part(value)
 
-    @property
-    def sources(self) -> dict[str, Path]:
-        given = {TRAIN: self.data.path, VALID: self.data.valid_path}
-        return {name: path for name, path in given.items() if path is not None}
-
     def given(self, name: str, run: Path) -> dict[str, Any]:
-        paths = {"path": self.recordings(TRAIN, run), "valid_path": self.recordings(VALID, run)}
-        values: dict[str, Any] = {"data": {key: path for key, path in paths.items() if path is not None}}
+        values: dict[str, Any] = {"data": self.data_of(run)}
         if name in ("durations", "flow", "student"):
             values["data"]["alignments"] = str(self.alignments_of(run))
         if name in ("flow", "student"):

@@ -75,3 +75,12 @@ def test_a_tokenizer_without_vectors_changes_nothing() -> None:
     before, after = STAGES["semantic"](), STAGES["semantic"]()
     start_from_vectors(after, wav2vec=SimpleNamespace())
     assert torch.equal(before.embedding.weight, after.embedding.weight)
+
+
+def test_a_codebook_of_one_vector_leaves_its_codes_apart_and_finite() -> None:
+    stage = STAGES["semantic"]()
+    start_from_vectors(stage, wav2vec=SimpleNamespace(centroids=torch.ones(SEMANTIC, 4)))
+    first = stage.layout.first_row(0, 0)
+    rows = stage.embedding.weight[first : first + SEMANTIC]
+    assert bool(rows.isfinite().all())
+    assert float((rows[0] - rows[1]).norm().detach()) > 0.1

@@ -53,7 +53,10 @@ def test_export_a_run_without_a_checkpoint(here: Path) -> None:
         ("--kbps 0.2 --data speech.mgl", "speech.mgl"),
         ("--kbps 0.2 --out speech.mgl", "speech.mgl cannot be written"),
         ("--kbps 0.2 --recogniser nowhere", "no model.bin"),
-        ("--top-p 0.9", "--top-p is for an audiolm or a speartts, and runs/codec is a codec: leave it out."),
+        (
+            "--top-p 0.9",
+            "--top-p is for an audiolm or a speartts or a musiclm, and runs/codec is a codec: leave it out.",
+        ),
     ],
 )
 def test_evaluate_what_cannot_be(here: Path, words: str, about: str) -> None:

@@ -1,4 +1,5 @@
-"""A folder as the documentation takes it for granted: `recordings/`, `untranscribed/` and `speech.wav`."""
+"""A folder as the documentation takes it for granted: `pictures/`, `mask.png`, `recordings/`, `untranscribed/` and
+`speech.wav`."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ import pytest
 import soundfile
 import torch
 from blocks import ROOT
+from PIL import Image
 
 
 def voice(seconds: float, seed: int, rate: int = 16000) -> np.ndarray:
@@ -22,6 +24,15 @@ def voice(seconds: float, seed: int, rate: int = 16000) -> np.ndarray:
     phase = 2 * np.pi * np.cumsum(pitch) / rate
     tone = sum(np.sin(number * phase) / number for number in range(1, 12))
     return 0.2 * tone * np.sin(2 * np.pi * 2.3 * time) ** 2 + 0.003 * rng.standard_normal(len(time))
+
+
+def make_pictures(folder: Path) -> None:
+    """Eight pictures of patches, each with its caption."""
+    folder.mkdir()
+    for number in range(8):
+        patches = np.random.default_rng(number).integers(0, 255, (4, 4, 3)).astype(np.uint8)
+        Image.fromarray(patches).resize((64, 64), Image.Resampling.NEAREST).save(folder / f"{number}.png")
+        (folder / f"{number}.txt").write_text(f"patches {number}")
 
 
 @pytest.fixture(scope="session")
@@ -37,9 +48,11 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def workplace(tmp_path: Path, recordings: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder: the recordings, the same without texts, and one to compress or to go on from."""
+    """The current folder: pictures, a mask, recordings, the same without texts, one to compress or to go on from."""
     shutil.copytree(recordings, tmp_path / "recordings")
     shutil.copytree(recordings, tmp_path / "untranscribed", ignore=shutil.ignore_patterns("*.txt"))
+    make_pictures(tmp_path / "pictures")
+    Image.fromarray(np.pad(np.full((32, 32), 255, np.uint8), 16)).save(tmp_path / "mask.png")
     soundfile.write(tmp_path / "speech.wav", voice(2.0, 99), 16000)
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -35,7 +35,10 @@ SHORTENED: dict[str, dict[str, str]] = {
         "audiolm/cpu": "audiolm/tiny",
         "speartts/cpu": "speartts/tiny",
         "voicebox/cpu": "voicebox/tiny",
+        "musiclm/cpu": "musiclm/tiny",
+        "muse/cpu": "muse/tiny",
         "--seconds 6": "--seconds 0.5",
+        "--seconds 10": "--seconds 0.5",
     },
     "docs/audiolm.md": {
         # Their cpu recipes are trained by test_recipes.py, made small.
@@ -68,6 +71,25 @@ SHORTENED: dict[str, dict[str, str]] = {
         "vocoder/cpu": "vocoder/tiny model.target_sample_hz=24000 model.hop=256 model.n_fft=1024",
         "dim=512, depth=8, heads=8": "dim=16, depth=2, heads=2, dim_head=8",
         "num_train_steps=100_000": "num_train_steps=1",
+    },
+    "docs/musiclm.md": {
+        "mulan/cpu": "mulan/tiny",
+        "musiclm/cpu": "musiclm/tiny",
+        "mulan-quantizer/cpu": "mulan-quantizer/tiny",
+        "semantic/cpu": "semantic/tiny",
+        "--seconds 10": "--seconds 0.3",
+        "seconds=10": "seconds=0.3",
+        "--n 8": "--n 2",
+        "--limit 500": "--limit 6",
+        "dim=512, depth=6": "dim=32, depth=1",
+        "num_train_steps=100_000": "num_train_steps=1",
+        "batch_size=128": "batch_size=4",
+    },
+    "docs/muse.md": {
+        **{f"{system}/cpu": f"{system}/tiny" for system in ("muse", "vqgan", "maskgit", "maskgit-superres")},
+        "VQGanVAE(dim=64": "VQGanVAE(dim=16, discr_layers=2",
+        "dim=256, depth=6": "dim=32, depth=1, heads=2, dim_head=16",
+        "num_train_steps=10_000": "num_train_steps=1",
     },
     "docs/tokenizers.md": {},
     "docs/tokens.md": {},
@@ -138,6 +160,9 @@ PARTS = {
     "durations": "durations",
     "flow": "voicebox-flow",
     "student": "voicebox-distill",
+    "vqgan": "vqgan",
+    "base": "maskgit",
+    "superres": "maskgit",
 }
 """The parts of the recipes that have some, and the systems that they are recipes of."""
 SYSTEMS_OF = {"soundstream.md": ["soundstream"], "audiolm.md": ["semantic", "coarse", "fine"]}

@@ -17,12 +17,15 @@ from blocks import run_command
 from madrigal.audiolm.recipe import StageRecipe
 from madrigal.audiolm.training import CoarseTransformerTrainer
 from madrigal.engine.recipe import recipe_names
+from madrigal.muse.vae import VQGanVAE
+from madrigal.musiclm.mulan import MuLaN
 from madrigal.soundstream.codec import SoundStream
 from madrigal.speartts.model import TextToSemantic
 from madrigal.speartts.recipe import SpearRecipe
 from madrigal.tokenizers import load_tokenizer
 from madrigal.tokenizers.loading import tokenizer_class
 from madrigal.tokenizers.mel_codec import MelCodec
+from madrigal.tokenizers.text import TextSpec
 from madrigal.verbs.systems import SYSTEMS, load_recipe, model_class
 from madrigal.voicebox.model import VoiceBox
 from madrigal.voicebox.recipe import number_of_symbols
@@ -92,11 +95,43 @@ MELS = [
     "plan.num_train_steps=2",
     *(f"plan.{key}" for key in PLAN),
 ]
+MULAN = [
+    *(f"model.{side}.{key}" for side in ("audio", "text") for key in ("dim=16", "depth=1", "heads=1", "dim_head=8")),
+    "model.text.tokenizer={kind: bytes}",
+    "data.max_length_seconds=0.5",
+    "plan.num_train_steps=2",
+    "plan.chunk_size=1",
+    *(f"plan.{key}" for key in PLAN),
+]
+QUANTIZER = [
+    *(f"model.{key}" for key in ("conditioning_dims=8", "codebook_size=4", "rq_num_quantizers=2")),
+    "plan.num_train_steps=2",
+    *(f"plan.{key}" for key in PLAN),
+]
+PICTURES = [
+    "model.dim=16",
+    "model.resnet_groups=4",
+    "model.num_resnet_blocks=1",
+    "data.image_size=32",
+    "plan.num_train_steps=2",
+    "plan.discr_start_step=1",
+    *(f"plan.{key}" for key in PLAN),
+]
 SMALL: dict[str, list[str]] = {
+    "vqgan": PICTURES,
     "soundstream": CODEC,
     "mel-codec": MELS,
     "kmeans": CLUSTERS,
     "masked-prediction": TOKENIZER,
+    "mulan": MULAN,
+    "mulan-quantizer": QUANTIZER,
+    "musiclm": [
+        "workers=1",
+        *(f"mulan.{change}" for change in MULAN if "tokenizer" not in change),
+        "mulan.model.text.tokenizer.vocabulary=262",
+        *(f"quantizer.{change}" for change in QUANTIZER),
+        *(f"{stage}.{change}" for stage in ("semantic", "coarse", "fine") for change in STAGE),
+    ],
     "semantic": STAGE,
     "coarse": STAGE,
     "fine": STAGE,
@@ -157,6 +192,14 @@ def voice(tmp_path_factory: pytest.TempPathFactory, recordings: Path) -> Path:
     return run
 
 
+@pytest.fixture(scope="module")
+def joint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A MuLaN that nobody has trained."""
+    folder = tmp_path_factory.mktemp("mulan")
+    MuLaN.of(recipe("mulan/tiny").model).save_pretrained(folder)
+    return folder
+
+
 def needs(system: str, voice: Path, recordings: Path) -> list[str]:
     """What a part of a voice is given by the others, who know these recordings."""
     aligned = [f"data={recordings}", f"data.alignments={voice / 'alignments'}"]
@@ -165,7 +208,11 @@ def needs(system: str, voice: Path, recordings: Path) -> list[str]:
     return {"durations": aligned, "voicebox-flow": sounding, "voicebox-distill": taught}.get(system, [])
 
 
-@pytest.mark.parametrize("name", recipe_names())
+PAINTED = ("maskgit", "token-critic", "muse")
+"""What makes pictures: tests/muse/test_muse_recipes.py has their recipes."""
+
+
+@pytest.mark.parametrize("name", [name for name in recipe_names() if not name.startswith(PAINTED)])
 def test_builds_as_it_stands(name: str, clusters: Path, whisper: Path, voice: Path, recordings: Path) -> None:
     system = name.partition("/")[0]
     given = [f"tokenizer={clusters}"] if system in ("semantic", "coarse", *SPOKEN) else needs(system, voice, recordings)
@@ -194,7 +241,18 @@ def test_builds_as_it_stands(name: str, clusters: Path, whisper: Path, voice: Pa
     elif found.system == "voicebox-flow":
         with torch.device("meta"):
             assert VoiceBox(found.config(80)).null == number_of_symbols(found.data.alignments)
-    elif found.system in VOICE:
+    elif found.system == "mulan":
+        # One layer of each, for the filters of the mels cannot be made without memory.
+        text = found.model.text.model_copy(update={"tokenizer": TextSpec(), "depth": 1})
+        sides = {"text": text, "audio": found.model.audio.model_copy(update={"depth": 1})}
+        assert MuLaN.of(found.model.model_copy(update=sides)).dim_latent == found.model.dim_latent
+        assert found.plan.batch_size > 2
+    elif found.system == "musiclm":
+        assert found.parts == ["mulan", "quantizer", "tokenizer", "codec", "semantic", "coarse", "fine"]
+    elif found.system == "vqgan":
+        with torch.device("meta"):
+            assert VQGanVAE(found.model).get_encoded_fmap_size(found.data.size) in ((4, 4), (16, 16))
+    elif found.system in (*VOICE, "mulan-quantizer"):
         assert found.plan.num_train_steps > 0
     else:
         assert tokenizer_class(found.model.kind)(found.model).codebook_size >= 2
@@ -202,7 +260,7 @@ def test_builds_as_it_stands(name: str, clusters: Path, whisper: Path, voice: Pa
 
 def test_parts_of_a_whole_fit_each_other() -> None:
     """What a stage of `audiolm/…` gives is what the next one takes."""
-    for name in (name for name in recipe_names() if name.startswith("audiolm/")):
+    for name in (name for name in recipe_names() if name.startswith(("audiolm/", "musiclm/"))):
         whole = recipe(name)
         semantic, coarse, fine = (whole.part(part, Path("RUN")) for part in ("semantic", "coarse", "fine"))
         assert semantic.model["unique_consecutive"] == coarse.model["unique_consecutive"], name
@@ -216,19 +274,21 @@ def test_parts_of_a_whole_fit_each_other() -> None:
         assert coarse["num_coarse_quantizers"] == fine["num_coarse_quantizers"], name
 
 
-WHOLES = ("audiolm/", "speartts/", "voicebox/")
+WHOLES = ("audiolm/", "speartts/", "voicebox/", "musiclm/")
 
 
-@pytest.mark.parametrize("name", [name for name in recipe_names() if not name.startswith(WHOLES)])
+@pytest.mark.parametrize("name", [name for name in recipe_names() if not name.startswith((*WHOLES, *PAINTED))])
 def test_trains_when_it_is_small(
-    name: str, workplace: Path, clusters: Path, whisper: Path, voice: Path, recordings: Path
+    name: str, workplace: Path, clusters: Path, whisper: Path, voice: Path, recordings: Path, joint: Path
 ) -> None:
     system = name.partition("/")[0]
     given = [f"tokenizer={clusters}"] if system in ("semantic", "coarse", *SPOKEN) else needs(system, voice, recordings)
     given += ["start=null"] if system in SPOKEN else []
     given += [f"model.checkpoint={whisper}"] if name == "kmeans/whisper" else []
     given += ["codec=speech-16k"] if system in ("coarse", "fine") else []
-    trainer = recipe(name, "data=recordings", *given, *SMALL[system]).trainer(workplace / "run").train()
+    given += [f"mulan={joint}"] if system == "mulan-quantizer" else []
+    data = "pictures" if system == "vqgan" else "recordings"
+    trainer = recipe(name, f"data={data}", *given, *SMALL[system]).trainer(workplace / "run").train()
     lines = [json.loads(line) for line in (workplace / "run" / "metrics.jsonl").read_text().splitlines()]
     figures = {key for line in lines for key in line}
     if system in ("kmeans", "masked-prediction"):
@@ -244,14 +304,15 @@ def test_trains_when_it_is_small(
     assert again.config == trainer.model.config
 
 
-@pytest.mark.parametrize(
-    "name", ["audiolm/cpu", "audiolm/paper", "speartts/cpu", "speartts/paper", "voicebox/cpu", "voicebox/paper"]
-)
+@pytest.mark.parametrize("name", [whole + size for whole in WHOLES for size in ("cpu", "paper")])
 def test_a_whole_trains_when_it_is_small(name: str, workplace: Path) -> None:
-    whole = recipe(name, "data=recordings", *SMALL[name.partition("/")[0]])
+    other = {"musiclm/cpu": (CLUSTERS, MELS), "musiclm/paper": (TOKENIZER, CODEC)}.get(name, ([], []))
+    made = [f"{part}.{change}" for part, changes in zip(("tokenizer", "codec"), other) for change in changes]
+    whole = recipe(name, "data=recordings", *SMALL[name.partition("/")[0]], *made)
     whole.trainer(workplace / "run").train()
     for part in whole.parts:
-        assert (workplace / "run" / part / "checkpoints" / "step-00000002").is_dir()
+        last = "model.safetensors" if (name, part) == ("musiclm/cpu", "tokenizer") else "checkpoints/step-00000002"
+        assert (workplace / "run" / part / last).exists()
 
 
 def test_the_tiny_whole_trains_resumes_and_generates(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,6 +356,12 @@ def test_a_finished_tokenizer_takes_the_place_of_its_recipe() -> None:
 
 def test_every_system_has_a_recipe_of_every_size() -> None:
     for system in SYSTEMS:
-        small = system in ("kmeans", "aligner", "durations", "voicebox-distill")  # these serve every size
+        small = system in (
+            "kmeans",
+            "aligner",
+            "durations",
+            "voicebox-distill",
+            "token-critic",
+        )  # these serve every size
         sizes = {"tiny", "cpu"} if small else {"tiny", "cpu", "paper"}
         assert sizes <= {name.partition("/")[2] for name in recipe_names() if name.startswith(f"{system}/")}

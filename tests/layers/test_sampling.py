@@ -132,3 +132,10 @@ def test_draws_do_not_depend_on_the_precision_of_the_logits() -> None:
 def test_nonsense_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Sampling(**wrong)
+
+
+def test_rows_may_draw_different_numbers_and_stay_their_own() -> None:
+    both = RowNoise([3, 4]).ragged([2, 5], 7)
+    assert both.shape == (7, 7)
+    assert torch.equal(both[2:], RowNoise([4]).ragged([5], 7))
+    assert torch.equal(both[:2], RowNoise([3]).gumbel((1, 2, 7))[0])

@@ -8,9 +8,10 @@ import torch.nn.functional as F
 from tiny_codecs import noise, tiny_codec
 from torch import Tensor, nn
 
+from madrigal.layers.gan_losses import Valid, discriminator_terms
 from madrigal.soundstream import losses
 from madrigal.soundstream.codec import SoundStream
-from madrigal.soundstream.losses import Valid, discriminator_terms, generator_terms
+from madrigal.soundstream.losses import generator_terms
 
 CRITICS: dict[str, Any] = {"discr_spectrogram_n_ffts": (64,), "discr_spectrogram_channels": 4}
 ALL_TERMS: dict[str, Any] = {"loss_weights": {"mel": 1, "stft": 1}}

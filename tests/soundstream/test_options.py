@@ -7,6 +7,7 @@ import pytest
 import torch
 from tiny_codecs import TINY, noise
 
+from madrigal.layers.gan_losses import discriminator_terms
 from madrigal.soundstream import losses
 from madrigal.soundstream.codec import SoundStream
 from madrigal.soundstream.config import SoundStreamConfig
@@ -88,7 +89,7 @@ def signature(**options: Any) -> tuple[list[Any], torch.Tensor]:
         codec.quantizer.initialize(codec.latents(wave).flatten(0, 1))
     made, quantized = codec.autoencode(wave, collect=True)
     terms = losses.generator_terms(codec, wave, made, quantized.commitment)
-    judged = {name: losses.discriminator_terms(critic, wave, made) for name, critic in codec.discriminators.items()}
+    judged = {name: discriminator_terms(critic, wave, made) for name, critic in codec.discriminators.items()}
     total = losses.weighted_sum(terms, codec.config.loss_weights)
     total.backward()
     codec.quantizer.commit()

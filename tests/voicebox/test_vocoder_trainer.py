@@ -1,15 +1,11 @@
 """The vocoder's trainer: it learns, resumes to the bit, and is the same on two ranks."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from launching import environment, on_two_ranks
-from safetensors.torch import load_file
+from trained import ranks_equal_one, resumed_equals_unbroken
 from voicebox_sounds import tiny_vocoder, vowel, write_vowels
 
 from madrigal.voicebox.vocoder.model import Vocoder
@@ -79,21 +75,8 @@ def test_a_resumed_run_ends_as_one_that_nobody_touched(recordings: Path, tmp_pat
         "ema_update_every": 1,
         "save_results_every": 6,
     }
-    whole = make(recordings, tmp_path / "whole", **options)
-    whole.train()
-    broken = make(recordings, tmp_path / "broken", **options)
-    for _ in range(3):
-        broken.train_step()
-    broken.save(tmp_path / "broken/checkpoints/step-00000003")
-    resumed = make(recordings, tmp_path / "broken", resume=True, **options)
-    assert resumed.step == 3
-    resumed.train()
-    for name in ("model", "ema", "optimizer"):
-        left, right = (
-            load_file(tmp_path / run / f"checkpoints/step-00000006/{name}.safetensors") for run in ("whole", "broken")
-        )
-        assert left.keys() == right.keys()
-        assert all(torch.equal(left[key], right[key]) for key in left), name
+    started = lambda run, resume: make(recordings, run, resume=resume, **options)
+    _, resumed = resumed_equals_unbroken(started, tmp_path, stop=3, steps=6)
     assert sorted(path.name for path in (tmp_path / "whole/samples/step-00000006").iterdir()) == [
         "000-original.wav",
         "000-vocoded-ema.wav",
@@ -107,11 +90,4 @@ def test_a_resumed_run_ends_as_one_that_nobody_touched(recordings: Path, tmp_pat
 
 @pytest.mark.slow
 def test_two_ranks_equal_one_with_twice_the_accumulation(recordings: Path, tmp_path: Path) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    alone = {**os.environ, **environment(SCRIPT)}
-    subprocess.run([sys.executable, SCRIPT, recordings, one, "2"], env=alone, check=True, capture_output=True)
-    on_two_ranks(SCRIPT, recordings, two, "1")
-    ranks = [load_file(two / f"rank-{rank}.safetensors") for rank in (0, 1)]
-    for name, tensor in load_file(one / "rank-0.safetensors").items():
-        assert torch.equal(ranks[0][name], ranks[1][name]), name
-        torch.testing.assert_close(ranks[0][name], tensor, rtol=1e-4, atol=1e-5)
+    ranks_equal_one(SCRIPT, recordings, tmp_path)

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
+from trained import leave_weights
 from voicebox_sounds import tiny_vocoder
 
 from madrigal.voicebox.vocoder.trainer import VocoderTrainer
@@ -29,10 +29,7 @@ def train(recordings: Path, out: Path, accumulation: int) -> None:
         results_folder=out,
     )
     trainer.train()
-    assert trainer.ema is not None
-    state = {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
-    state |= {f"ema/{name}": tensor.clone() for name, tensor in trainer.ema.state_dict().items()}
-    save_file(state, out / f"rank-{trainer.ranks.rank}.safetensors")
+    leave_weights(trainer, out)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from madrigal.soundstream.objective import Count, Fraction, ObjectiveConfig, Weight
+from madrigal.engine.loss_weights import Count, Weight
+from madrigal.soundstream.objective import Fraction, ObjectiveConfig
 from madrigal.tokenizers.mel_config import MelConfig
 
 LOSS_WEIGHTS = {

@@ -6,10 +6,11 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from madrigal.engine.adversarial import AdversarialPlan
 from madrigal.engine.artifacts import ORIGINAL, Audio, Sample
 from madrigal.engine.feed import Batch
 from madrigal.engine.trainer import Terms
-from madrigal.soundstream.adversarial import AdversarialPlan, AdversarialTrainer
+from madrigal.soundstream.adversarial import AdversarialTrainer
 from madrigal.soundstream.losses import generator_terms
 from madrigal.voicebox.vocoder.model import Vocoder
 

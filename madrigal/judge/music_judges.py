@@ -1,0 +1,65 @@
+"""Who judges music: ears that were trained on recordings whose instrument, tempo, register and mode are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from madrigal.judge.frechet import components, frechet_distance
+from madrigal.judge.music_classifier import InstrumentClassifier, features_of
+from madrigal.judge.music_descriptors import Described, NearestCentre, describe
+from madrigal.judge.music_features import Vector
+
+AXES = 16
+MEASURES = ("instrument", "tempo", "register", "mode")
+
+
+@dataclass(frozen=True)
+class Known:
+    """Recordings that judges are trained on: features [clips, dims], what was described, and what is true of them."""
+
+    features: Vector
+    described: Sequence[Described]
+    attributes: Sequence[Mapping[str, str]]
+
+    @classmethod
+    def of(cls, waves: Sequence[Any], rate: int, attributes: Sequence[Mapping[str, str]]) -> Known:
+        return cls(features_of(waves, rate), [describe(wave, rate) for wave in waves], attributes)
+
+    def labels(self, name: str) -> list[str]:
+        return [row.get(name, "") for row in self.attributes]
+
+
+class Judges:
+    """The instrument by a classifier, tempo and register by the nearest centre, the mode by its key."""
+
+    def __init__(self, known: Known, *, seed: int = 0) -> None:
+        self.known = known
+        self.classifier = InstrumentClassifier.fit(known.features, known.labels("instrument"), seed=seed)
+        beats = [float(np.log2(one.beats)) for one in known.described]
+        self.centres = {
+            "tempo": NearestCentre(beats, known.labels("tempo")),
+            "register": NearestCentre([one.pitch for one in known.described], known.labels("register")),
+        }
+        self.axes = components(known.features, AXES)[1].T
+
+    def hear(self, features: Vector, described: Sequence[Described]) -> dict[str, list[str]]:
+        """What every clip is taken for, by measure."""
+        return {
+            "instrument": self.classifier.predict(features),
+            "tempo": [self.centres["tempo"](float(np.log2(one.beats))) for one in described],
+            "register": [self.centres["register"](one.pitch) for one in described],
+            "mode": [one.mode for one in described],
+        }
+
+    def distances(self, features: Vector, others: Vector) -> dict[str, float]:
+        """Frechet's, in what the classifier makes of clips and in the principal axes of their statistics."""
+        inner = [self.classifier.embed(part) for part in (features, others)]
+        plain = [part @ self.axes for part in (features, others)]
+        # Units in which the recordings that are known differ by one.
+        inner = [part / self.classifier.embed(self.known.features).std() for part in inner]
+        plain = [part / (self.known.features @ self.axes).std() for part in plain]
+        return {"classifier": frechet_distance(*inner), "log-mels": frechet_distance(*plain)}

@@ -1,0 +1,1 @@
+"""MuLaN: text and music in one space; and MusicLM, music from text."""

@@ -1,0 +1,131 @@
+"""Music from text: codes of the text condition AudioLM's stages, and of several draws the best is kept."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from madrigal.audiolm.pipeline import AudioLM
+from madrigal.data.audio import resample
+from madrigal.engine.evaluating import eval_mode
+from madrigal.errors import UserError
+from madrigal.musiclm.quantizer import MuLaNEmbedQuantizer
+from madrigal.musiclm.windows import window_starts
+
+
+class Drawn(NamedTuple):
+    """The samples of one prompt, the most similar first: waves [samples], and their similarities."""
+
+    waves: list[Tensor]
+    scores: list[float]
+
+
+class MusicLM(nn.Module):
+    """An AudioLM whose stages take the codes of a joint embedding, and the quantizer that makes these codes."""
+
+    def __init__(self, audio_lm: AudioLM, mulan_embed_quantizer: MuLaNEmbedQuantizer) -> None:
+        super().__init__()
+        self.audio_lm, self.mulan_embed_quantizer = audio_lm, mulan_embed_quantizer
+        stages = [stage for stage in (audio_lm.semantic, audio_lm.coarse, audio_lm.fine) if stage is not None]
+        without = [stage.namespace for stage in stages if not stage.transformer.config.audio_text_condition]
+        if without:
+            raise UserError(
+                f"The {' and the '.join(without)} stage was trained without a conditioner, and a text would change "
+                "nothing: train it with conditioner=RUN of a mulan-quantizer."
+            )
+        for stage in stages:
+            if stage.audio_conditioner is None:
+                stage.audio_conditioner = mulan_embed_quantizer
+        self.eval()
+
+    @property
+    def sample_rate(self) -> int:
+        """Of the music."""
+        return int(self.audio_lm.codec.target_sample_hz)
+
+    def forward(self, text: str | Sequence[str] | None = None, num_samples: int = 1, **options: Any) -> Any:
+        """The best of `num_samples` draws: [samples] for one text, for several [texts, samples] or a list of waves.
+
+        The options are those of `draw`.
+        """
+        best = [drawn.waves[0] for drawn in self.draw(text, num_samples, **options)]
+        if text is None or isinstance(text, str):
+            return best[0] if len(best) == 1 else best
+        return torch.stack(best) if len({wave.shape for wave in best}) == 1 else best
+
+    @torch.no_grad()
+    def draw(
+        self,
+        text: str | Sequence[str] | None = None,
+        num_samples: int = 1,
+        *,
+        audio: Tensor | None = None,
+        audio_sample_hz: int | None = None,
+        prime_wave: Tensor | None = None,
+        prime_wave_input_sample_hz: int | None = None,
+        seed: int | Sequence[int] = 0,
+        **options: Any,
+    ) -> list[Drawn]:
+        """`num_samples` draws for each prompt, ranked by how similar the MuLaN finds them to it.
+
+        A prompt is a text, or in its place the sound of `audio` [prompts, samples], whose melody, instruments or mood
+        the music is to have. `prime_wave` [samples] is gone on from, and is the prompt itself where there is no other.
+        Sample i is drawn with seed + i, whatever other prompts there are; each may have a seed of its own. Other
+        options are AudioLM's, such as `seconds` and `sampling`.
+        """
+        if num_samples < 1:
+            raise UserError(f"num_samples is {num_samples}; give 1 or more.")
+        with eval_mode(self):
+            latents, is_text = self._prompts(
+                text, audio, audio_sample_hz, prime_wave, prime_wave_input_sample_hz or self.sample_rate
+            )
+            quantizer = self.mulan_embed_quantizer
+            ids = quantizer.quantize(quantizer.placed(latents, text=is_text)).codes[:, 0]
+            firsts = [seed] * len(latents) if isinstance(seed, int) else list(seed)
+            seeds = [first + sample for first in firsts for sample in range(num_samples)]
+            if prime_wave is not None:
+                primes = prime_wave.reshape(-1)[None].expand(len(seeds), -1)
+                options |= {"prime_wave": primes, "prime_wave_input_sample_hz": prime_wave_input_sample_hz}
+            waves = self.audio_lm(condition_ids=ids.repeat_interleave(num_samples, 0), seed=seeds, **options)
+            mono = [wave if wave.ndim == 1 else wave.mean(0) for wave in waves]
+            groups = [mono[at : at + num_samples] for at in range(0, len(mono), num_samples)]
+            return [self._ranked(group, latent) for group, latent in zip(groups, latents, strict=True)]
+
+    def _prompts(
+        self,
+        text: str | Sequence[str] | None,
+        audio: Tensor | None,
+        audio_rate: int | None,
+        prime: Tensor | None,
+        prime_rate: int,
+    ) -> tuple[Tensor, bool]:
+        """Joint embeddings [prompts, dim] of what is asked for, and whether they are of texts."""
+        if text is not None and audio is not None:
+            raise UserError("Give one prompt: a text, or sound in its place.")
+        if text is not None:
+            texts = [text] if isinstance(text, str) else list(text)
+            if not texts or not all(one.strip() for one in texts):
+                raise UserError("A text is empty; say what the music should be.")
+            return self.mulan_embed_quantizer.mulan.get_text_latents(texts).to(self.audio_lm.device), True
+        sound, rate = (audio, audio_rate or self.sample_rate) if audio is not None else (prime, prime_rate)
+        if sound is None:
+            raise UserError("Give a text, or sound in its place.")
+        return torch.cat([self.heard(wave, rate) for wave in (sound[None] if sound.ndim == 1 else sound)]), False
+
+    def heard(self, wave: Tensor, rate: int) -> Tensor:
+        """The joint embedding [1, dim] of a wave [samples] at `rate`: of its window, or the mean over its windows."""
+        quantizer = self.mulan_embed_quantizer
+        wave = resample(wave.reshape(1, -1).to(quantizer.device), rate, quantizer.target_sample_hz)
+        starts, size = window_starts(wave.shape[-1], quantizer.target_sample_hz, quantizer.config.window_seconds)
+        parts = [quantizer.mulan.get_audio_latents(wave[:, at : at + size]) for at in dict.fromkeys(starts)]
+        return torch.nn.functional.normalize(torch.cat(parts).mean(0, keepdim=True), dim=-1)
+
+    def similarity(self, wave: Tensor, latent: Tensor, rate: int | None = None) -> float:
+        """The cosine of a wave [samples], at the music's rate unless told, with a joint embedding [dim]."""
+        return float(self.heard(wave, rate or self.sample_rate)[0] @ latent.to(self.audio_lm.device))
+
+    def _ranked(self, waves: list[Tensor], latent: Tensor) -> Drawn:
+        scores = [self.similarity(wave, latent) for wave in waves]
+        order = sorted(range(len(waves)), key=lambda i: -scores[i])
+        return Drawn([waves[i] for i in order], [scores[i] for i in order])

@@ -1,0 +1,172 @@
+"""Music judged by ears that know recordings: descriptors, a classifier, Frechet distances, the report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from madrigal.errors import UserError
+from madrigal.judge.frechet import components, frechet_distance
+from madrigal.judge.music import GENERATED, RECORDING, Clip, MusicReport, derangement, evaluate_music
+from madrigal.judge.music_classifier import InstrumentClassifier, features_of
+from madrigal.judge.music_descriptors import NearestCentre, beats_per_minute, describe
+from madrigal.judge.music_judges import Judges, Known
+from madrigal.judge.music_page import show_music, write_music
+
+RATE = 16_000
+SECONDS = 4.0
+HARMONICS = {"flute": (1.0, 0.1), "organ": (1.0, 0.6, 0.8, 0.3, 0.5, 0.2), "bell": (0.3, 0.0, 0.2, 0.0, 1.0)}
+BEATS = {"slow": 60.0, "fast": 170.0}
+PITCHES = {"low": 46, "high": 77}
+SCALES = {"major": (0, 4, 7, 12, 7, 4), "minor": (0, 3, 7, 12, 7, 3)}
+
+
+def tune(instrument: str, tempo: str, register: str, mode: str, seed: int = 0) -> np.ndarray:
+    """Notes that decay, one a beat."""
+    rng = np.random.default_rng(seed)
+    beat = 60 / (BEATS[tempo] * rng.uniform(0.96, 1.04))
+    tonic = PITCHES[register] + int(rng.integers(5))
+    wave = np.zeros(int(SECONDS * RATE))
+    for number, start in enumerate(np.arange(0.05, SECONDS, beat)):
+        time = np.arange(len(wave) - int(start * RATE)) / RATE
+        pitch = tonic + SCALES[mode][number % 6]
+        hertz = 440 * 2 ** ((pitch - 69) / 12)
+        tone = sum(a * np.sin(2 * np.pi * hertz * (h + 1) * time) for h, a in enumerate(HARMONICS[instrument]))
+        wave[int(start * RATE) :] += tone * np.exp(-time / (0.5 * beat)) * np.minimum(1.0, time / 0.005)
+    return (0.2 * wave / np.abs(wave).max()).astype(np.float32)
+
+
+def tunes(count: int, seed: int) -> tuple[list[np.ndarray], list[dict[str, str]]]:
+    rng = np.random.default_rng(seed)
+    rows = [
+        {
+            "instrument": sorted(HARMONICS)[i % 3],
+            "tempo": str(rng.choice(sorted(BEATS))),
+            "register": str(rng.choice(sorted(PITCHES))),
+            "mode": str(rng.choice(sorted(SCALES))),
+        }
+        for i in range(count)
+    ]
+    return [tune(**row, seed=1000 * seed + i) for i, row in enumerate(rows)], rows
+
+
+@pytest.fixture(scope="module")
+def known() -> Known:
+    waves, rows = tunes(48, 1)
+    return Known.of(waves, RATE, rows)
+
+
+@pytest.fixture(scope="module")
+def report(known: Known) -> MusicReport:
+    return evaluate_music(clips(), known, notes=["A note."], examples=2)
+
+
+def clips(count: int = 12) -> list[Clip]:
+    """Those of which the model makes what the caption says, but for the tempo."""
+    waves, rows = tunes(count, 2)
+    other = {"slow": "fast", "fast": "slow"}
+    made = [tune(**{**row, "tempo": other[row["tempo"]]}, seed=50 + i) for i, row in enumerate(rows)]
+    return [
+        Clip(f"clip-{i}", " ".join(row.values()), RATE, row, {GENERATED: m, RECORDING: w}, {GENERATED: (0.9, 0.1)})
+        for i, (row, m, w) in enumerate(zip(rows, made, waves, strict=True))
+    ]
+
+
+@pytest.mark.parametrize("tempo", BEATS)
+@pytest.mark.parametrize("instrument", HARMONICS)
+def test_the_tempo_is_that_of_the_beats(tempo: str, instrument: str) -> None:
+    found = beats_per_minute(tune(instrument, tempo, "low", "major"))
+    assert found == pytest.approx(BEATS[tempo], rel=0.08)
+
+
+def test_pitch_brightness_and_mode_are_heard() -> None:
+    low, high = (describe(tune("flute", "slow", register, "minor"), RATE) for register in ("low", "high"))
+    assert high.pitch - low.pitch == pytest.approx(PITCHES["high"] - PITCHES["low"], abs=2)
+    assert high.centroid > low.centroid
+    modes = [describe(tune("flute", "fast", "low", mode, seed=seed), RATE).mode for mode in SCALES for seed in range(3)]
+    assert modes == ["major"] * 3 + ["minor"] * 3
+
+
+def test_silence_is_described_as_nothing() -> None:
+    found = describe(np.zeros(RATE, dtype=np.float32), RATE)
+    assert np.isnan([found.beats, found.pitch, found.centroid]).all()
+    assert NearestCentre([1.0, 2.0], ["a", "b"])(found.pitch) == ""
+
+
+def test_loudness_and_rate_make_no_difference() -> None:
+    wave = tune("organ", "slow", "high", "major")
+    at_twice = np.repeat(wave, 2)  # roughly, and with images far above
+    plain = features_of([wave], RATE)
+    np.testing.assert_allclose(features_of([0.1 * wave], RATE), plain, atol=1e-6)
+    assert np.abs(features_of([at_twice], 2 * RATE) - plain).mean() < 0.2
+
+
+def test_the_classifier_knows_instruments_that_it_has_not_heard(known: Known) -> None:
+    waves, rows = tunes(24, 3)
+    made = InstrumentClassifier.fit(known.features, known.labels("instrument"))
+    said = made.predict(features_of(waves, RATE))
+    assert np.mean([a == row["instrument"] for a, row in zip(said, rows, strict=True)]) > 0.9
+    again = InstrumentClassifier.fit(known.features, known.labels("instrument"))
+    np.testing.assert_array_equal(made.embed(known.features), again.embed(known.features))
+    with pytest.raises(UserError, match="two instruments"):
+        InstrumentClassifier.fit(known.features[:3], ["flute"] * 3)
+
+
+def test_frechet_is_nothing_for_the_same_and_grows_with_the_gap() -> None:
+    rng = np.random.default_rng(0)
+    one = rng.standard_normal((400, 5))
+    assert frechet_distance(one, one) == pytest.approx(0.0, abs=1e-9)
+    assert frechet_distance(one, one + 2.0) == pytest.approx(20.0, rel=1e-6)
+    assert frechet_distance(one, 3.0 * one) == pytest.approx(
+        4.0 * np.trace(np.cov(one.T)) + 4 * (one.mean(0) ** 2).sum()
+    )
+    _, axes = components(one * [1, 1, 9, 1, 1], 1)
+    assert abs(axes[0, 2]) > 0.99
+
+
+def test_what_the_caption_says_is_found_and_what_it_does_not_is_not(report: MusicReport) -> None:
+    way = report.way()
+    assert way.label == GENERATED
+    assert way.agreement("instrument").right.mean > 0.9
+    assert way.agreement("register").right.mean > 0.9
+    assert way.agreement("tempo").right.mean < 0.2
+    assert report.way(RECORDING).agreement("tempo").right.mean > 0.9
+    assert way.agreement("instrument").shuffled.mean < 0.7
+    assert way.agreement("instrument").chance == pytest.approx(1 / 3)
+    assert way.similarity is not None
+    assert way.similarity.mean == pytest.approx(0.9)
+    assert report.way(RECORDING).similarity is None
+
+
+def test_recordings_are_nearer_to_recordings_than_noise(known: Known) -> None:
+    judges = Judges(known)
+    waves, _ = tunes(24, 4)
+    noise = [0.1 * np.random.default_rng(i).standard_normal(RATE).astype(np.float32) for i in range(24)]
+    near, far = (judges.distances(features_of(some, RATE), known.features) for some in (waves, noise))
+    assert all(near[name] < 0.3 * far[name] for name in near)
+
+
+def test_another_clip_is_never_the_same() -> None:
+    for count in (2, 3, 50):
+        found = derangement(count, 0)
+        assert sorted(found) == list(range(count))
+        assert all(index != other for index, other in enumerate(found))
+
+
+def test_the_report_is_kept_shown_and_put_on_a_page(report: MusicReport, tmp_path: Path) -> None:
+    written = write_music(report, tmp_path)
+    assert MusicReport.load(written["json"]) == report.model_copy(update={"examples": []})
+    page = written["page"].read_text()
+    assert page.count("<audio") == 4
+    assert "as another&#x27;s caption says" in page
+    console = Console(record=True, width=200)
+    show_music(report, console)
+    assert "A note." in console.export_text()
+
+
+def test_one_caption_is_too_little(known: Known) -> None:
+    with pytest.raises(UserError, match="two captions"):
+        evaluate_music(clips()[:1], known)

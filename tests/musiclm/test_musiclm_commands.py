@@ -1,0 +1,58 @@
+"""`generate`, `tokenize` and `export` with a MusicLM."""
+
+import json
+from pathlib import Path
+
+import pytest
+import soundfile
+from commanding import Command
+
+TEXT = ("--text", "a low hum", "--seconds", "0.4")
+
+
+@pytest.fixture
+def madrigal(capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(capsys)
+
+
+def test_the_best_goes_into_a_file(madrigal: Command, music_run: Path, tmp_path: Path) -> None:
+    said = json.loads(madrigal.done("generate", music_run, *TEXT, "--n", "3", "-o", tmp_path / "out.wav", "--json"))
+    assert len(said["scores"]) == 3
+    assert said["files"] == [str(tmp_path / "out.wav")]
+    assert soundfile.info(tmp_path / "out.wav").frames == 20 * 320
+    assert "is there already" in madrigal.refused("generate", music_run, *TEXT, "-o", tmp_path / "out.wav")
+    madrigal.done("generate", music_run, *TEXT, "--n", "3", "-o", tmp_path / "all")
+    best, _ = soundfile.read(tmp_path / "out.wav")
+    first, _ = soundfile.read(tmp_path / "all/000.wav")
+    assert (best == first).all()
+    assert len(list((tmp_path / "all").iterdir())) == 3
+
+
+def test_a_sound_in_the_place_of_a_text(madrigal: Command, music_run: Path, tmp_path: Path) -> None:
+    like = music_run.parent / "recordings/0.wav"
+    said = madrigal.done("generate", music_run, "--like", like, "--seconds", "0.2", "-o", tmp_path / "like.wav")
+    assert "similarity" in said
+    assert "no file" in madrigal.refused("generate", music_run, "--like", tmp_path / "none.wav")
+
+
+def test_a_prompt_to_go_on_from(madrigal: Command, music_run: Path, tmp_path: Path) -> None:
+    prompt = music_run.parent / "recordings/0.wav"
+    madrigal.done("generate", music_run, *TEXT, "--prompt", prompt, "-o", tmp_path / "on.wav")
+    assert soundfile.info(tmp_path / "on.wav").frames == (100 + 20) * 320
+
+
+def test_nothing_to_make_is_refused(madrigal: Command, music_run: Path) -> None:
+    assert "--text" in madrigal.refused("generate", music_run)
+
+
+def test_a_run_is_exported_whole(madrigal: Command, music_run: Path, tmp_path: Path) -> None:
+    madrigal.done("export", music_run, tmp_path / "music")
+    madrigal.done("generate", tmp_path / "music", *TEXT, "-o", tmp_path / "out.wav")
+    madrigal.done("generate", music_run, *TEXT, "-o", tmp_path / "same.wav")
+    assert (tmp_path / "out.wav").read_bytes() == (tmp_path / "same.wav").read_bytes()
+
+
+def test_a_quantizer_tokenizes_as_any_tokenizer(madrigal: Command, music_run: Path, tmp_path: Path) -> None:
+    data = music_run.parent / "recordings"
+    with_it = ("--with", music_run / "quantizer", "-o", tmp_path, "--workers", "1")
+    assert "mulan-quantizer: 8 files" in madrigal.done("tokenize", data, *with_it)
