@@ -159,7 +159,9 @@ def _found(name: str | Path) -> _Folder:
     folder = folder if (folder / CONFIG).is_file() else SHIPPED / str(name)
     config = config_of(folder)
     if config.get("kind") != "voicebox":
-        shipped = f"The voice {SHIPPED_VOICE} is not a part of this version yet: name the run that speaks with --run."
+        shipped = (
+            f"The voice {SHIPPED_VOICE} is not in this installation: install madrigal anew, or name a run with --run."
+        )
         raise UserError(
             shipped
             if str(name) == SHIPPED_VOICE

@@ -29,3 +29,14 @@ def test_a_training_is_stopped_after_a_checkpoint_of_its_own(
     monkeypatch.setattr(demo, "_command", lambda arguments: [sys.executable, "-c", TRAINING, *arguments])
     demo._train_and_stop([str(tmp_path)], tmp_path)
     assert [step.name for step in (tmp_path / "checkpoints").iterdir()] == ["step-00000002"]
+
+
+def test_it_speaks_before_it_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(demo, "_madrigal", lambda arguments: calls.append(arguments[0]))
+    monkeypatch.setattr(demo, "render_speech", lambda *_, **__: calls.append("render"))
+    monkeypatch.setattr(demo, "_train_and_stop", lambda *_: calls.append("train"))
+    (tmp_path / "evaluation").mkdir()
+    (tmp_path / "evaluation" / "report.html").write_text("")
+    assert demo.run_demo(tmp_path) == tmp_path / "report.html"
+    assert calls == ["say", "render", "train", "train", "evaluate"]

@@ -460,5 +460,5 @@ def test_parts_that_are_missing_are_told(run: Path, tmp_path: Path, monkeypatch:
     with pytest.raises(UserError, match=r"The part aligner of .* is not there yet"):
         load_voicebox(tmp_path)
     monkeypatch.setattr("madrigal.voicebox.loading.SHIPPED", tmp_path)
-    with pytest.raises(UserError, match="The voice voice-24k is not a part of this version yet"):
+    with pytest.raises(UserError, match="The voice voice-24k is not in this installation"):
         load_voicebox()
