@@ -422,4 +422,4 @@ def test_a_text_is_said_from_the_command(command: Command, run: Path, monkeypatc
     assert said.startswith("madrigal: in.wav has 187 frames and its text")
     assert "hop" not in said
     monkeypatch.setattr("madrigal.voicebox.loading.SHIPPED", Path("nowhere"))
-    assert "name the run that speaks with --run" in command.refused("say", "Hello.", "-o", "x.wav")
+    assert "or name a run with --run" in command.refused("say", "Hello.", "-o", "x.wav")
