@@ -1,0 +1,68 @@
+"""What the routes of one application share: its settings, models, voices, runs, line of work and figures."""
+
+import logging
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+
+from madrigal.studio.models import Models
+from madrigal.studio.runs import Runs
+from madrigal.studio.settings import StudioSettings
+from madrigal.studio.voices import Listed, Voices
+from madrigal.studio.watching import Watching
+from madrigal.studio.work import WorkLine
+from madrigal.voicebox.voice import Voice
+
+log = logging.getLogger("madrigal.studio")
+
+
+class Studio:
+    """One of these belongs to one application."""
+
+    def __init__(self, settings: StudioSettings, loaders: Any = None) -> None:
+        limits = settings.limits
+        self.settings = settings
+        self.watching = Watching()
+        self.models = Models(settings, loaders)
+        self.voices = Voices(settings.folder, limits.voices)
+        self.runs = Runs(settings.folder, control=settings.control)
+        self.line = WorkLine(workers=limits.workers, waiting=limits.waiting, timeout=limits.timeout_seconds)
+        self._prompts: OrderedDict[tuple[Path, float], Voice] = OrderedDict()
+        self.watching.waiting.set_function(lambda: self.line.waiting)
+        self.watching.working.set_function(lambda: self.line.working)
+        self.watching.models_loaded.set_function(lambda: self.models.in_memory)
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self.watching.now_open or self.line.working or self.line.waiting)
+
+    def prompt(self, voice: Listed) -> Voice:
+        """A voice from its file; those that were asked for lately are kept."""
+        key = (voice.file, voice.file.stat().st_mtime)
+        if key not in self._prompts:
+            self._prompts[key] = Voice.load(voice.file)
+            while len(self._prompts) > 64:
+                self._prompts.popitem(last=False)
+        return self._prompts[key]
+
+    async def warm_up(self) -> None:
+        """Load the default voice and let it speak, so that the first who asks does not wait for it."""
+
+        def speak() -> None:
+            model = self.models.find(None, "speech")
+            speaker = self.models.loaded(model)
+            voice = self.voices.find(model, "default")
+            for text in ("Hello.", "Good morning, how are you?"):
+                for _ in speaker.stream(text, voice=None if voice is None else self.prompt(voice)):
+                    pass
+
+        try:
+            await self.line.once(speak)
+        except Exception:
+            log.warning("The default voice could not be warmed up", exc_info=True)
+
+
+def studio_of(request: Request) -> Studio:
+    return request.app.state.studio
