@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.responses import FileResponse, PlainTextResponse, Response
+from fastapi.responses import FileResponse, HTMLResponse, PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from madrigal import __version__
-from madrigal.studio import listing, run_routes, speech
-from madrigal.studio.errors import ApiError, install_error_handlers
+from madrigal.studio import edits, listening_routes, listing, pictures, run_routes, sounds, speech, voice_routes
+from madrigal.studio.documenting import document
+from madrigal.studio.documenting import page as docs_page
+from madrigal.studio.errors import ApiError, declared, install_error_handlers
 from madrigal.studio.guards import Guard
 from madrigal.studio.serving import Studio
 from madrigal.studio.settings import StudioSettings
@@ -48,28 +50,37 @@ def create_app(settings: StudioSettings | None = None, *, loaders: Any = None) -
     app.state.studio = studio
     install_error_handlers(app)
     app.add_middleware(Guard, settings=settings, watching=studio.watching)
-    for part in (speech, listing, run_routes):
+    for part in (speech, pictures, sounds, edits, voice_routes, listing, run_routes, listening_routes):
         app.include_router(part.router)
     _add_health(app, studio)
     _add_page(app)
+    app.openapi = lambda: document(app)  # type: ignore[method-assign]
     return app
 
 
 def _add_health(app: FastAPI, studio: Studio) -> None:
-    @app.get("/healthz", tags=["studio"])
+    @app.get("/healthz", tags=["studio"], responses={503: declared()[503]})
     def healthz() -> dict[str, str]:
         """Whether the server takes requests."""
         if studio.watching.is_leaving:
             raise ApiError(503, "The server is about to stop.", code="stopping", retry_after=5)
         return {"status": "ok"}
 
-    @app.get("/metrics", response_class=PlainTextResponse, tags=["studio"])
+    @app.get("/metrics", response_class=PlainTextResponse, tags=["studio"], responses=declared())
     def metrics() -> Response:
         """Figures of the server, for Prometheus."""
         return Response(studio.watching.text(), media_type=CONTENT_TYPE)
 
 
 def _add_page(app: FastAPI) -> None:
+    @app.get("/docs", include_in_schema=False)
+    def docs() -> Response:
+        return HTMLResponse(docs_page(app.openapi()))
+
+    @app.get("/favicon.ico", include_in_schema=False)
+    def favicon() -> Response:
+        return Response(status_code=204)
+
     @app.get("/", include_in_schema=False)
     def page() -> Response:
         if not (PAGE / "index.html").is_file():

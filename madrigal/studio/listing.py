@@ -6,8 +6,12 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel
 
 from madrigal import __version__
-from madrigal.studio.errors import declared
+from madrigal.studio.encoding import MEDIA_TYPES
+from madrigal.studio.errors import declared, missing
 from madrigal.studio.serving import Studio, studio_of
+
+LEAST_SECONDS = 1.0
+"""Of a recording to take a voice from."""
 
 router = APIRouter()
 
@@ -18,6 +22,7 @@ class ModelRow(BaseModel):
     created: int
     owned_by: str
     kind: str
+    defaults: dict[str, float] = {}
 
 
 class ModelList(BaseModel):
@@ -41,13 +46,30 @@ class StudioRow(BaseModel):
     version: str
     control: bool
     key_required: bool
-    limits: dict[str, float]
+    limits: dict[str, float | list[float]]
+    formats: list[str]
     models: list[ModelRow]
 
 
 def model_rows(studio: Studio) -> list[dict[str, Any]]:
     common = {"object": "model", "owned_by": "madrigal"}
-    return [{"id": m.id, "created": m.created, "kind": m.kind, **common} for m in studio.models.listed()]
+    found = studio.models.listed()
+    return [{"id": m.id, "created": m.created, "kind": m.kind, "defaults": m.defaults(), **common} for m in found]
+
+
+def _limits(studio: Studio) -> dict[str, Any]:
+    limits = studio.settings.limits
+    return {
+        "text_chars": limits.text_characters,
+        "prompt_chars": limits.prompt_characters,
+        "prompt_seconds": [LEAST_SECONDS, limits.prompt_seconds],
+        "audio_seconds": limits.audio_seconds,
+        "music_seconds": limits.made_seconds,
+        "pictures": limits.pictures,
+        "body_bytes": limits.body_bytes,
+        "waiting": limits.waiting,
+        "timeout_seconds": limits.timeout_seconds,
+    }
 
 
 @router.get("/v1/models", response_model=ModelList, responses=declared(), tags=["OpenAI"])
@@ -59,20 +81,10 @@ def models(request: Request) -> Any:
 @router.get("/v1/models/{model_id:path}", response_model=ModelRow, responses=declared(404), tags=["OpenAI"])
 def model(model_id: str, request: Request) -> Any:
     """One of them."""
-    from madrigal.studio.errors import missing
-
     for row in model_rows(studio_of(request)):
         if row["id"] == model_id:
             return row
     raise missing("model", model_id, "model_not_found")
-
-
-@router.get("/v1/audio/voices", response_model=VoiceList, responses=declared(), tags=["voices"])
-def voices(request: Request) -> Any:
-    """The voices of all models that speak."""
-    studio = studio_of(request)
-    speakers = [m for m in studio.models.listed() if m.kind == "speech"]
-    return {"voices": [voice.row() for m in speakers for voice in studio.voices.listed(m)]}
 
 
 @router.get("/api/studio", response_model=StudioRow, responses=declared(), tags=["studio"])
@@ -83,6 +95,7 @@ def about(request: Request) -> Any:
         "version": __version__,
         "control": studio.settings.control,
         "key_required": studio.settings.api_key is not None,
-        "limits": studio.settings.limits.model_dump(),
+        "limits": _limits(studio),
+        "formats": list(MEDIA_TYPES),
         "models": model_rows(studio),
     }

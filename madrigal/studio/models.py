@@ -50,6 +50,12 @@ class Model:
         first = config_of(self.folder).get("voice")
         return {**({first: files[first]} if first in files else {}), **files}
 
+    def defaults(self) -> dict[str, float]:
+        """How it is drawn from where a request does not say."""
+        said = recipe_of(self.folder).get("say") or config_of(self.folder).get("say")
+        names = ("steps", "cond_scale") if self.kind == "speech" and isinstance(said, dict) else ()
+        return {name: float(said[name]) for name in names if isinstance(said.get(name), int | float)}
+
 
 class Models:
     """All models of a studio by name."""

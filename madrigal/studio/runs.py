@@ -50,24 +50,33 @@ class Runs:
 
     def __init__(self, root: Path, *, control: bool = False) -> None:
         self.root, self.control = root, control
+        self.started: dict[str, int] = {}
+        """Processes that this studio has started, by run: they may not have got as far as the run's lock."""
         self._figures: OrderedDict[Path, _Figures] = OrderedDict()
         self._lock = threading.Lock()
 
+    def folders(self) -> dict[str, Path]:
+        """All runs, and those that have only just been started."""
+        begun = {name: self.root / name for name in list(self.started)}
+        return dict(sorted({**begun, **run_folders(self.root)}.items()))
+
+    def process_of(self, name: str, path: Path) -> int | None:
+        """Who trains the run, or the whole that it is a part of, now."""
+        return trained_by(path) or self.started.get(name)
+
     def find(self, name: str) -> Path:
         """The folder of a run that is listed."""
-        folders = run_folders(self.root)
+        folders = self.folders()
         if name not in folders:
             raise ApiError(404, f"There is no run {shown(name)}.", code="run_not_found", param="run")
         return folders[name]
 
     def rows(self) -> list[dict[str, Any]]:
-        folders = run_folders(self.root)
+        folders = self.folders()
         return [self._row(name, path, folders) for name, path in folders.items()]
 
     def row(self, name: str) -> dict[str, Any]:
-        folders = run_folders(self.root)
-        self.find(name)
-        path = folders[name]
+        path, folders = self.find(name), self.folders()
         run, environment = RunFolder(path), _json(path / "environment.json")
         steps = [(step_of(folder), folder) for folder in checkpoints(run.checkpoints)]
         return {
@@ -88,7 +97,8 @@ class Runs:
         figures = self.figures(path)
         total = plan.get("num_train_steps") if isinstance(plan, dict) else None
         step = figures.last_step
-        state = self._state(path, parts, recipe, step, total)
+        state = self._state(name, path, parts, recipe, step, total)
+        parent = max(parents, key=len, default=None)
         return {
             "id": name,
             "system": str(recipe["system"]) if "system" in recipe else None,
@@ -99,14 +109,15 @@ class Runs:
             "loss": figures.loss,
             "updated": _updated(run, parts),
             "size_bytes": size_of(path),
-            "parent": max(parents, key=len, default=None),
+            "parent": parent,
             "has_samples": bool(sample_steps(path)),
-            "can_resume": state == "stopped",
+            "can_resume": state == "stopped" and parent is None,
+            "can_stop": bool(self.process_of(name, path)),
             "controllable": self.control,
         }
 
-    def _state(self, path: Path, parts: list[Path], recipe: dict[str, Any], step: int, total: object) -> str:
-        if trained_by(path) is not None or any(trained_by(part) is not None for part in parts):
+    def _state(self, name: str, path: Path, parts: list[Path], recipe: dict[str, Any], step: int, total: object) -> str:
+        if name in self.started or any(trained_by(place) is not None for place in (path, *parts)):
             return "training"
         if parts and not (path / "checkpoints").is_dir():
             wanted = [recipe_of(part).get("plan") for part in parts]

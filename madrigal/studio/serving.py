@@ -7,6 +7,8 @@ from typing import Any
 
 from starlette.requests import Request
 
+from madrigal.studio.control import Control
+from madrigal.studio.listening import Listening
 from madrigal.studio.models import Models
 from madrigal.studio.runs import Runs
 from madrigal.studio.settings import StudioSettings
@@ -28,8 +30,11 @@ class Studio:
         self.models = Models(settings, loaders)
         self.voices = Voices(settings.folder, limits.voices)
         self.runs = Runs(settings.folder, control=settings.control)
+        self.control = Control(settings, self.runs)
+        self.listening = Listening(settings.folder, self.runs)
         self.line = WorkLine(workers=limits.workers, waiting=limits.waiting, timeout=limits.timeout_seconds)
         self._prompts: OrderedDict[tuple[Path, float], Voice] = OrderedDict()
+        self._recogniser: Any = None
         self.watching.waiting.set_function(lambda: self.line.waiting)
         self.watching.working.set_function(lambda: self.line.working)
         self.watching.models_loaded.set_function(lambda: self.models.in_memory)
@@ -46,6 +51,19 @@ class Studio:
             while len(self._prompts) > 64:
                 self._prompts.popitem(last=False)
         return self._prompts[key]
+
+    def made(self, sound: bytes, model: str, seconds: float) -> bytes:
+        """Note what a model has made, and hand it on."""
+        self.watching.audio_seconds.labels(model).inc(seconds)
+        return sound
+
+    def recogniser(self) -> Any:
+        """What writes down what is said, where something is installed that does; found once."""
+        if self._recogniser is None:
+            from madrigal.judge.recognisers import find_recognisers
+
+            self._recogniser = next(iter(find_recognisers().values()), False)
+        return self._recogniser or None
 
     async def warm_up(self) -> None:
         """Load the default voice and let it speak, so that the first who asks does not wait for it."""

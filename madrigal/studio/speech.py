@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from fastapi import APIRouter, Request
@@ -13,6 +13,7 @@ from fastapi.responses import Response
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from madrigal.studio.asking import BINARY, Seed, Text
 from madrigal.studio.encoding import MEDIA_TYPES, Encoder, Format
 from madrigal.studio.errors import ApiError, declared
 from madrigal.studio.serving import Studio, studio_of
@@ -20,7 +21,6 @@ from madrigal.studio.streaming import Streamed, while_connected
 from madrigal.studio.voices import DEFAULT
 
 router = APIRouter()
-Seed = Annotated[int, Field(ge=0, lt=2**31, description="the same seed makes the same")]
 
 
 class SpeechRequest(BaseModel):
@@ -29,7 +29,7 @@ class SpeechRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     model: str = Field(description="a model's id; OpenAI's names stand for the default")
-    input: str = Field(min_length=1, description="the text to say")
+    input: Text = Field(min_length=1, description="the text to say")
     voice: str | dict[str, str] = Field(DEFAULT, description="a voice's id, or 'default'")
     response_format: Format = "mp3"
     speed: float = Field(1.0, ge=0.25, le=4.0)
@@ -41,9 +41,7 @@ class SpeechRequest(BaseModel):
     seconds: float | None = Field(None, ge=0.1, le=600, description="how long it takes to say it all")
 
 
-_AUDIO: dict[str, Any] = {
-    media: {"schema": {"type": "string", "format": "binary"}} for media in [*MEDIA_TYPES.values(), "text/event-stream"]
-}
+_AUDIO: dict[str, Any] = dict.fromkeys([*MEDIA_TYPES.values(), "text/event-stream"], BINARY)
 
 
 @router.post(
@@ -99,7 +97,10 @@ async def speech(asked: SpeechRequest, request: Request) -> Response:
     made, media = pieces(), MEDIA_TYPES[asked.response_format]
     if asked.stream_format == "sse":
         made, media = _events(made, asked.input, spoken), "text/event-stream"
-    return Streamed(made, media, stall_seconds=studio.settings.limits.stall_seconds, close=items.aclose)
+    headers = {"X-Madrigal-Sample-Rate": str(spoken.rate)}
+    return Streamed(
+        made, media, headers=headers, stall_seconds=studio.settings.limits.stall_seconds, close=items.aclose
+    )
 
 
 class _Spoken:
