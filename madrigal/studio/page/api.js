@@ -83,8 +83,9 @@ export function fileUrl(path) {
   return kept.get(path);
 }
 
-/** Called when a view is left: what it has fetched is let go. */
+/** Called when a view is left: what it has fetched is let go, but not while something still reads it. */
 export function releaseFiles() {
-  for (const made of kept.values()) made.then((url) => URL.revokeObjectURL(url), () => {});
+  const old = [...kept.values()];
   kept.clear();
+  setTimeout(() => old.forEach((made) => made.then((url) => URL.revokeObjectURL(url), () => {})), 10_000);
 }

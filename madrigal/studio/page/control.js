@@ -61,5 +61,5 @@ export function controls(row, changed) {
   const buttons = [];
   if (row.state === 'training' && row.can_stop !== false) buttons.push(el('button', { type: 'button', onclick: act('stop', 'The run was asked to save and stop.') }, 'Save and stop'));
   if (row.state !== 'training' && row.can_resume) buttons.push(el('button', { type: 'button', class: 'primary', onclick: act('resume', 'The run goes on.') }, 'Resume'));
-  return el('div', { class: 'controls' }, el('div', { class: 'buttons' }, buttons), problems.element);
+  return [el('div', { class: 'buttons' }, buttons), problems.element];
 }

@@ -29,7 +29,8 @@ export function field(label, control, hint) {
 
 /** A slider that shows its value; `own` is what stands there when the value is left to the model. */
 export function slider(label, { name, min, max, step, value, own, show = String }) {
-  const output = el('output', { class: 'number' });
+  // No <output>: a label would name that and not the slider.
+  const output = el('b', { class: 'number' });
   const range = el('input', { type: 'range', name, min, max, step });
   let untouched = own !== undefined && value === undefined;
   range.value = value ?? own?.at ?? min;

@@ -1,6 +1,6 @@
 // Change what was said: mark a span of a recording, replace its words or let it be spoken anew.
 import { formOf, request } from './api.js';
-import { announce, download, el, field, replace } from './dom.js';
+import { announce, download, el, empty, field, replace } from './dom.js';
 import { dropPlace } from './drop.js';
 import { seconds } from './format.js';
 import { freshSeed, missing, modelField, ofKind } from './models.js';
@@ -11,12 +11,12 @@ import { decoded, forServer } from './wav.js';
 import { SpanWave, stillWave } from './waveform.js';
 
 /** Original and edit, one over the other, with the new part marked. */
-function compared({ before, after, sound, span, text, use }) {
+function compared({ before, after, sound, spans, text, use }) {
   const old = new Player({ label: 'the recording before', source: before.file, picture: stillWave(before.sound) });
-  const made = new Player({ label: 'the recording after', source: after, picture: stillWave(sound, { span }) });
-  const element = el('section', { class: 'card compared', 'aria-label': 'Before and after', data: { seconds: sound.seconds.toFixed(4), span: span?.join('-') ?? '' } },
+  const made = new Player({ label: 'the recording after', source: after, picture: stillWave(sound, { spans }) });
+  const element = el('section', { class: 'card compared', 'aria-label': 'Before and after', data: { seconds: sound.seconds.toFixed(4), spans: spans.map((span) => span.join('-')).join() } },
     el('h2', {}, 'Before and after'), el('div', { class: 'pair' }, el('div', {}, el('h3', {}, 'Before'), old.element), el('div', {}, el('h3', {}, 'After'), made.element)),
-    text && el('p', { class: 'said' }, text), span && el('p', { class: 'muted number' }, `New from ${seconds(span[0])} to ${seconds(span[1])}`),
+    text && el('p', { class: 'said' }, text), spans.length > 0 && el('p', { class: 'muted number' }, `New: ${spans.map(([from, to]) => `${seconds(from)} to ${seconds(to)}`).join(', ')}. All else is as it was.`),
     el('div', { class: 'buttons' }, el('button', { type: 'button', onclick: () => download(after, 'edited.wav') }, 'Download wav'), el('button', { type: 'button', onclick: use }, 'Go on from this one')));
   return { element, players: [old, made] };
 }
@@ -126,10 +126,10 @@ export async function editView({ page, studio }) {
         const response = await request('/v1/audio/edits', { method: 'POST', form: formOf(all) });
         const after = await response.blob();
         const spoken = response.headers.get('X-Madrigal-Text');
-        const span = response.headers.get('X-Madrigal-Span')?.split('-').map(Number);
+        const spans = (response.headers.get('X-Madrigal-Span') ?? '').split(',').filter(Boolean).map((span) => span.split('-').map(Number));
         const heard = await decoded(after);
         const words = spoken ? decodeURIComponent(spoken) : '';
-        const shown = compared({ before: { file, sound }, after, sound: heard, span, text: words, use: () => open(new File([after], 'edited.wav', { type: 'audio/wav' }), words) });
+        const shown = compared({ before: { file, sound }, after, sound: heard, spans, text: words, use: () => open(new File([after], 'edited.wav', { type: 'audio/wav' }), words) });
         release.push(...shown.players.map((one) => () => one.release()));
         replace(result, shown.element);
         state.textContent = 'Done.';
@@ -160,9 +160,10 @@ export async function editView({ page, studio }) {
     replace(work, form, el('p', { class: 'hint' }, 'Drag over the wave or choose words (', el('kbd', {}, 'Shift'), ' extends). On the wave ', el('kbd', {}, '←'), ' ', el('kbd', {}, '→'), ' move, ', el('kbd', {}, 'Shift'), ' marks, ', el('kbd', {}, 'Alt'), ' is finer, ', el('kbd', {}, 'Esc'), ' clears.'));
   }
 
+  replace(work, empty('Change what was said', el('p', {}, 'Open a recording of speech, say what is said in it, and mark some of its words. They are then spoken anew in the same voice, with other words or the same.')));
   replace(page, el('h1', {}, 'Edit'), dropPlace({
     label: 'A recording', hint: 'Drop a file here, choose one, or record. It stays between this page and your server.', accept: 'audio/*,.wav,.flac,.mp3,.ogg,.opus', onfile: (file) => open(file),
-    extra: recordButton({ done: (file) => open(file), failed: (error) => problems.show(error), longest: studio.limits?.audio_seconds ?? 60 }),
+    extra: recordButton({ done: (file) => open(file), failed: (error) => problems.show(error), longest: studio.limits.audio_seconds }),
   }), problems.element, work, result);
   return letGo;
 }

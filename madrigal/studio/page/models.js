@@ -1,12 +1,12 @@
 // Which models the studio has loaded, and what to do where one is missing.
 import { command, el, empty } from './dom.js';
 
-export const ofKind = (studio, ...kinds) => (studio.models ?? []).filter((model) => kinds.includes(model.kind));
+export const ofKind = (studio, kind) => studio.models.filter((model) => model.kind === kind);
 
 const HOW = {
-  speech: ['No voice is loaded', 'Start the studio with a run of Voicebox or SPEAR-TTS:', 'madrigal studio runs --voice-run runs/voice'],
-  pictures: ['No model of pictures is loaded', 'Train Muse, then start the studio with its run:', 'madrigal train muse/cpu data=FOLDER-OF-PICTURES --run runs/muse\nmadrigal studio runs --voice-run runs/muse'],
-  music: ['No model of music is loaded', 'Train MusicLM, then start the studio with its run:', 'madrigal train musiclm/cpu data=FOLDER-OF-MUSIC --run runs/music\nmadrigal studio runs --voice-run runs/music'],
+  speech: ['No voice is loaded', 'Start the studio with a run or an exported folder of a voice:', 'madrigal studio runs --voice-run runs/voice'],
+  pictures: ['No model of pictures is loaded', 'Train a Muse in the folder of the runs; when it has learned something, it can be asked here:', 'madrigal train muse/cpu data=FOLDER-OF-PICTURES --run runs/muse'],
+  music: ['No model of music is loaded', 'Train a MusicLM in the folder of the runs; when it has learned something, it can be asked here:', 'madrigal train musiclm/cpu data=FOLDER-OF-MUSIC --run runs/music'],
 };
 
 /** Instead of a form that could not work. */

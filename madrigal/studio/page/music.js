@@ -17,7 +17,7 @@ export async function musicView({ page, studio }) {
   const problems = problemPlace();
   const model = modelField(models);
   const prompt = el('textarea', { name: 'prompt', rows: 3, required: true, placeholder: 'a slow piano piece', 'aria-keyshortcuts': 'Control+Enter' });
-  const length = slider('Length', { name: 'seconds', min: 1, max: studio.limits?.music_seconds ?? 30, step: 1, value: 5, show: (value) => `${value} s` });
+  const length = slider('Length', { name: 'seconds', min: 1, max: studio.limits.music_seconds, step: 1, value: 5, show: (value) => `${value} s` });
   const n = slider('Tries', { name: 'n', min: 1, max: 8, step: 1, value: 1 });
   const seed = el('input', { type: 'number', name: 'seed', min: 0, step: 1, placeholder: 'a new one each time' });
   const go = el('button', { class: 'primary' }, 'Play ', el('kbd', {}, 'Ctrl Enter'));

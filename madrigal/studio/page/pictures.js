@@ -23,7 +23,7 @@ async function imageOf(blob) {
 }
 
 export async function picturesView({ page, studio }) {
-  const models = ofKind(studio, 'pictures', 'picture');
+  const models = ofKind(studio, 'pictures');
   if (!models.length) {
     replace(page, el('h1', {}, 'Pictures'), missing('pictures'));
     return undefined;
@@ -32,7 +32,7 @@ export async function picturesView({ page, studio }) {
   const model = modelField(models);
   const prompt = el('textarea', { name: 'prompt', rows: 3, required: true, placeholder: 'What is to be seen', 'aria-keyshortcuts': 'Control+Enter' });
   const negative = el('input', { name: 'negative', placeholder: 'what is not to be seen', autocomplete: 'off' });
-  const n = slider('How many', { name: 'n', min: 1, max: studio.limits?.pictures ?? 16, step: 1, value: 4 });
+  const n = slider('How many', { name: 'n', min: 1, max: studio.limits.pictures, step: 1, value: 4 });
   const steps = slider('Steps', { name: 'steps', min: 1, max: 48, step: 1, own: { at: 18, text: 'the model’s own' } });
   const guidance = slider('Guidance', { name: 'cond_scale', min: 1, max: 12, step: 0.5, own: { at: 3, text: 'the model’s own' }, show: (value) => value.toFixed(1) });
   const seed = el('input', { type: 'number', name: 'seed', min: 0, step: 1, placeholder: 'a new one each time' });

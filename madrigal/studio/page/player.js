@@ -46,8 +46,8 @@ export class Player {
 
   async #spectrogram(path) {
     try {
-      const image = el('img', { src: await fileUrl(path), alt: `Spectrogram of ${this.label}`, draggable: 'false' });
-      this.picture.prepend(image);
+      const url = await fileUrl(path);
+      if (!this.released) this.picture.prepend(el('img', { src: url, alt: `Spectrogram of ${this.label}`, draggable: 'false' }));
     } catch {
       this.picture.classList.add('without');
     }
@@ -55,7 +55,8 @@ export class Player {
 
   load() {
     this.loading ??= (async () => {
-      this.audio.src = this.source instanceof Blob ? URL.createObjectURL(this.source) : await fileUrl(this.source);
+      const url = this.source instanceof Blob ? URL.createObjectURL(this.source) : await fileUrl(this.source);
+      if (!this.released) this.audio.src = url;
     })().catch((error) => {
       this.loading = undefined;
       this.time.textContent = error.message;
@@ -111,7 +112,9 @@ export class Player {
   }
 
   release() {
+    this.released = true;
     this.audio.pause();
     if (this.source instanceof Blob && this.audio.src) URL.revokeObjectURL(this.audio.src);
+    this.audio.removeAttribute('src');
   }
 }

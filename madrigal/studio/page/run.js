@@ -34,7 +34,7 @@ export async function runView({ page, studio, rest: [id, part = 'curves'] }) {
   let run = first;
   let leave = null;
   const facts = el('div', { class: 'facts' });
-  const control = el('div');
+  const control = el('div', { class: 'controls' });
   const drawFacts = () => {
     const fact = (name, value) => el('div', {}, el('dt', {}, name), el('dd', {}, value));
     replace(facts, el('dl', {}, fact('State', stateMark(run.state)), fact('System', run.system ?? '–'), fact('Step', progress(run)),

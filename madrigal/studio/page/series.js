@@ -71,7 +71,8 @@ export function range(values, log) {
 export function ticks(low, high, wanted) {
   const rough = (high - low) / Math.max(1, wanted);
   const power = 10 ** Math.floor(Math.log10(rough));
-  const unit = [1, 2, 5, 10].find((factor) => factor * power >= rough) * power;
+  const part = rough / power;
+  const unit = power * (part >= 7.07 ? 10 : part >= 3.16 ? 5 : part >= 1.41 ? 2 : 1);
   const found = [];
   for (let index = Math.ceil(low / unit); index * unit <= high; index += 1) found.push(Number((index * unit).toPrecision(12)));
   return found;

@@ -5,7 +5,7 @@ const ORDER = ['auto', 'light', 'dark'];
 function apply(theme, button) {
   if (theme === 'auto') delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = theme;
-  button.textContent = { auto: 'Auto', light: 'Light', dark: 'Dark' }[theme];
+  button.textContent = { auto: '◐ Auto', light: '○ Light', dark: '● Dark' }[theme];
   button.setAttribute('aria-label', `Colours: ${theme === 'auto' ? 'as the system' : theme}. Change`);
   document.dispatchEvent(new Event('themechange'));
 }

@@ -42,23 +42,24 @@ function takeOf({ speech, pcm, wav, rate, first }) {
   return { element, player };
 }
 
-function voiceList(studio, onpick) {
-  const select = el('select', { name: 'voice', onchange: () => onpick() });
+function voiceList() {
+  const select = el('select', { name: 'voice' });
   const drop = el('button', { type: 'button', class: 'quiet small', hidden: true }, 'Remove this voice');
   let voices = [];
   const problems = problemPlace();
-  const picked = () => voices.find((voice) => voice.id === select.value);
+  const picked = () => voices[Number(select.value)];
   const show = () => { drop.hidden = !picked()?.uploaded; };
   select.addEventListener('change', show);
   async function update(choose) {
     ({ voices } = await get('/v1/audio/voices'));
-    replace(select, voices.map((voice) => el('option', { value: voice.id, selected: choose ? voice.id === choose : voice.default }, `${voice.name ?? voice.id}${voice.uploaded ? ' (yours)' : ''}`)));
+    const several = new Set(voices.map((voice) => voice.model)).size > 1;
+    replace(select, voices.map((voice, index) => el('option', { value: index, selected: choose ? voice.id === choose : voice.default }, `${voice.name}${several ? `, ${voice.model}` : ''}${voice.uploaded ? ' (yours)' : ''}`)));
     show();
   }
   drop.addEventListener('click', async () => {
     problems.clear();
     try {
-      await remove(`/v1/audio/voices/${encodeURIComponent(select.value)}`);
+      await remove(`/v1/audio/voices/${encodeURIComponent(picked().id)}?model=${encodeURIComponent(picked().model)}`);
       announce('The voice is removed.');
       await update();
     } catch (error) {
@@ -71,7 +72,7 @@ function voiceList(studio, onpick) {
 /** A new voice by a prompt of a few seconds. */
 function newVoice(studio, added) {
   const problems = problemPlace();
-  const [least, most] = studio.limits?.prompt_seconds ?? [1, 30];
+  const [least, most] = studio.limits.prompt_seconds;
   const file = el('input', { type: 'file', name: 'file', accept: 'audio/*,.wav,.flac,.mp3,.ogg,.opus' });
   const name = el('input', { name: 'name', required: true, pattern: '[a-z0-9][a-z0-9\\-]{0,40}', placeholder: 'my-voice', autocomplete: 'off', title: 'small letters, figures and hyphens' });
   const text = el('textarea', { name: 'text', rows: 2 });
@@ -127,7 +128,7 @@ export async function voicesView({ page, studio }) {
     return undefined;
   }
   const problems = problemPlace();
-  const most = studio.limits?.text_chars ?? 4096;
+  const most = studio.limits.text_chars;
   const input = el('textarea', { name: 'input', rows: 5, maxlength: most, required: true, placeholder: 'Type what is to be said.', 'aria-keyshortcuts': 'Control+Enter' });
   input.value = sessionStorage.getItem('madrigal-text') ?? '';
   const left = el('small', { class: 'number' });
@@ -137,10 +138,11 @@ export async function voicesView({ page, studio }) {
   };
   input.addEventListener('input', countLeft);
   countLeft();
-  const voices = voiceList(studio, () => {});
+  const voices = voiceList();
   const own = models[0].defaults ?? {};
-  const steps = slider('Steps', { name: 'steps', min: 1, max: 64, step: 1, own: { at: own.steps ?? 16, text: own.steps ? String(own.steps) : 'the voice’s own' } });
-  const guidance = slider('Guidance', { name: 'cond_scale', min: 0, max: 4, step: 0.1, own: { at: own.cond_scale ?? 1, text: own.cond_scale !== undefined ? own.cond_scale.toFixed(1) : 'the voice’s own' }, show: (value) => value.toFixed(1) });
+  const ownOf = (value, at, digits = 0) => ({ at: value ?? at, text: value === undefined || value === null ? 'the voice’s own' : value.toFixed(digits) });
+  const steps = slider('Steps', { name: 'steps', min: 1, max: 64, step: 1, own: ownOf(own.steps, 16) });
+  const guidance = slider('Guidance', { name: 'cond_scale', min: 0, max: 4, step: 0.1, own: ownOf(own.cond_scale, 1, 1), show: (value) => value.toFixed(1) });
   const speed = slider('Speed', { name: 'speed', min: 0.5, max: 2, step: 0.05, value: 1, show: (value) => `${value.toFixed(2)} ×` });
   const seed = el('input', { type: 'number', name: 'seed', min: 0, max: 2 ** 31 - 1, step: 1, placeholder: 'a new one each time' });
   const speak = el('button', { class: 'primary', type: 'submit' }, 'Speak ', el('kbd', {}, 'Ctrl Enter'));
@@ -153,9 +155,8 @@ export async function voicesView({ page, studio }) {
   async function say() {
     stop?.();
     problems.clear();
-    const chosen = voices.picked();
     const speech = {
-      model: chosen?.model ?? models[0].id, voice: voices.select.value, input: input.value.trim(), seed: seed.value === '' ? freshSeed() : Number(seed.value),
+      model: voices.picked().model, voice: voices.picked().id, input: input.value.trim(), seed: seed.value === '' ? freshSeed() : Number(seed.value),
       speed: speed.value(), steps: steps.value(), cond_scale: guidance.value(),
     };
     const abort = new AbortController();
@@ -182,7 +183,7 @@ export async function voicesView({ page, studio }) {
         if (stream.firstSound !== null) state.textContent = `First sound after ${Math.round(stream.firstSound - began)} ms, ${seconds(stream.seconds)} so far`;
       }
       if (!stream.bytes) throw new Error('The server sent no sound.');
-      const formats = FORMATS.filter((format) => !studio.formats || studio.formats.includes(format));
+      const formats = FORMATS.filter((format) => studio.formats.includes(format));
       const take = takeOf({ speech: Object.defineProperty(speech, 'formats', { value: formats, enumerable: false }), pcm: stream.pcm(), wav: stream.wav(), rate, first: stream.firstSound - began });
       players.push(take.player);
       takes.prepend(take.element);

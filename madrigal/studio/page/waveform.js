@@ -5,7 +5,7 @@ import { colour } from './theme.js';
 import { peaks } from './wav.js';
 
 /** Draws `samples` into `canvas`; `spans` are [from, to] in seconds. */
-export function drawWave(canvas, { samples, rate }, { span, played } = {}) {
+export function drawWave(canvas, { samples, rate }, { spans = [], played } = {}) {
   const ratio = devicePixelRatio || 1;
   const [width, height] = [canvas.clientWidth, canvas.clientHeight];
   if (!width || !height) return;
@@ -19,11 +19,9 @@ export function drawWave(canvas, { samples, rate }, { span, played } = {}) {
   const middle = canvas.height / 2;
   const scale = (0.92 * middle) / loudest;
   const length = samples.length / rate;
-  const inside = (column) => span && (column / columns) * length >= span[0] && (column / columns) * length <= span[1];
-  if (span) {
-    context.fillStyle = colour('accent-faint');
-    context.fillRect((span[0] / length) * canvas.width, 0, Math.max(1, ((span[1] - span[0]) / length) * canvas.width), canvas.height);
-  }
+  const inside = (column) => spans.some(([from, to]) => (column / columns) * length >= from && (column / columns) * length <= to);
+  context.fillStyle = colour('accent-faint');
+  for (const [from, to] of spans) context.fillRect((from / length) * canvas.width, 0, Math.max(1, ((to - from) / length) * canvas.width), canvas.height);
   const [plain, marked] = [colour('wave'), colour('accent')];
   const step = canvas.width / columns;
   for (let column = 0; column < columns; column += 1) {
@@ -59,7 +57,7 @@ export class SpanWave {
     this.canvas = el('canvas', { class: 'wave tall', tabindex: '0', role: 'img' });
     this.wordRow = el('div', { class: 'words', role: 'toolbar', 'aria-label': 'Words of the recording' });
     this.element = el('div', { class: 'span-wave' }, this.canvas, this.wordRow);
-    this.draw = () => drawWave(this.canvas, this.sound, { span: this.span, played: this.played });
+    this.draw = () => drawWave(this.canvas, this.sound, { spans: this.span ? [this.span] : [], played: this.played });
     this.observer = new ResizeObserver(() => {
       this.draw();
       this.#layWords();
