@@ -4,10 +4,13 @@ Nothing of it is pickled but its settings, which are plain data: every replica m
 loads and warms its voice before it is sent a request. Replicas share the studio's folder and nothing else.
 """
 
+import math
 import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -45,12 +48,16 @@ class Replica:
 
     async def __serve_build_asgi_app__(self) -> Any:
         """The application, when it is fit to be asked: a copy that is not warm yet gets no requests."""
+        from madrigal.studio.server import set_up_logs
+
+        set_up_logs(self._settings.json_logs)
         prepare_process()
         room, _, maker = self._settings.app.partition(":")
         told = self._settings.model_dump(include=set(StudioSettings.model_fields))
         app = getattr(import_module(room), maker)(StudioSettings(**{**told, "api_key": self._key(), "warm": False}))
+        self._studio = app.state.studio
         if self._settings.warm:
-            await app.state.studio.warm_up()
+            await self._studio.warm_up()
         return app
 
     def _key(self) -> str | None:
@@ -59,7 +66,10 @@ class Replica:
         return self._settings.api_key if file is None else file.read_text().strip()
 
     async def check_health(self) -> None:
-        """Ray asks now and then, and replaces a copy whose event loop does not answer."""
+        """Ray asks now and then, and replaces a copy that does not answer, or whose work does not end."""
+        overdue = self._studio.line.overdue
+        if overdue > self._settings.limits.grace_seconds:
+            raise RuntimeError(f"A piece of work should have ended {overdue:.0f} seconds ago.")
 
 
 def build(settings: FleetSettings) -> Any:
@@ -91,7 +101,9 @@ def build(settings: FleetSettings) -> Any:
         ray_actor_options={"num_cpus": settings.cpus, "num_gpus": settings.gpus},
         **number,
     )
-    return deployment.bind(settings.model_dump(mode="json"))
+    # Copies begin in folders of their own.
+    folders = {"folder": settings.folder.absolute(), "voice_runs": [path.absolute() for path in settings.voice_runs]}
+    return deployment.bind(settings.model_copy(update=folders).model_dump(mode="json"))
 
 
 def serve_fleet(
@@ -104,9 +116,30 @@ def serve_fleet(
     max_replicas: int | None = None,
     json_logs: bool = False,
 ) -> None:
-    """Serve from a cluster, or ("local") from one started here, until SIGINT or SIGTERM; then take it down."""
+    """Serve from a cluster until SIGINT or SIGTERM; then finish what is going on, and take the replicas down."""
     if settings.control:
         raise UserError("A fleet starts no trainings, for they would end with the copy that did; leave --control away.")
+    told = {
+        **settings.model_dump(),
+        "replicas": replicas,
+        "max_replicas": max_replicas,
+        "cpus": settings.limits.workers,
+        "gpus": 1 if settings.device.startswith("cuda") else 0,
+        "json_logs": json_logs,
+    }
+    over = threading.Event()
+    with running(FleetSettings(**told), address, host=host, port=port):
+        # Only now, for Ray has a way of its own to take SIGTERM.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: over.set())
+        shown = f"[{host}]" if ":" in host else host
+        print(f"Madrigal studio: http://{shown}:{port} on the Ray cluster {address}", file=sys.stderr, flush=True)
+        over.wait()
+
+
+@contextmanager
+def running(settings: FleetSettings, address: str, *, host: str, port: int) -> Iterator[None]:
+    """A fleet on a cluster, or ("local") on one that is started here, for as long as this lasts."""
     # The same cluster, reached the same way, as that of `tokenize --ray`.
     from madrigal.tokenizers.tokenizing_workers import _RAY_SETTINGS, _connect
 
@@ -116,29 +149,21 @@ def serve_fleet(
         ray, serve = import_module("ray"), import_module("ray.serve")
     except ImportError as error:
         raise UserError("--ray needs Ray Serve: pip install 'madrigal[ray]'.") from error
-    told = settings.model_dump() | {"folder": settings.folder.resolve()}
-    fleet = FleetSettings(
-        **told,
-        replicas=replicas,
-        max_replicas=max_replicas,
-        cpus=settings.limits.workers,
-        gpus=1 if settings.device.startswith("cuda") else 0,
-        json_logs=json_logs,
-    )
-    over = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: over.set())
-    cpus = int(fleet.cpus * max(replicas, max_replicas or 1)) + 1
-    _connect(ray, cpus, address)
+    most = max(settings.replicas, settings.max_replicas or 1)
+    _connect(ray, math.ceil(most * settings.cpus), address)
     try:
-        patience = settings.limits.timeout_seconds + settings.limits.stall_seconds
         serve.start(
             proxy_location="EveryNode",
-            http_options={"host": host, "port": port, "request_timeout_s": patience, "keep_alive_timeout_s": 15},
+            http_options={
+                "host": host,
+                "port": port,
+                # The studio's own limits end a request before; this is for a copy that cannot say so any more.
+                "request_timeout_s": settings.limits.timeout_seconds + settings.limits.stall_seconds,
+                "keep_alive_timeout_s": 15,
+            },
         )
-        serve.run(build(fleet), name=NAME, route_prefix="/")
-        print(f"Madrigal studio: http://{host}:{port} ({replicas} replicas)", file=sys.stderr, flush=True)
-        over.wait()
+        serve.run(build(settings), name=NAME, route_prefix="/")
+        yield
     finally:
         if address == "local":
             serve.shutdown()
