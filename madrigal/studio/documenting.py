@@ -49,7 +49,8 @@ def _operation(path: str, method: str, operation: dict[str, Any], schemas: dict[
     )
     answers = ", ".join(f"{status} {escape(one['description'])}" for status, one in operation["responses"].items())
     return (
-        f"<section><h2><code>{method.upper()} {escape(path)}</code></h2><p>{escape(operation.get('description', ''))}</p>"
+        f"<section><h2><code>{method.upper()} {escape(path)}</code></h2>"
+        f"<p>{escape(operation.get('description', ''))}</p>"
         + (f"<table><tbody>{told}</tbody></table>" if told else "")
         + f"<p>Answers: {answers}</p></section>"
     )

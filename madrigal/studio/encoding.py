@@ -1,8 +1,8 @@
 """Sound as bytes while it is made: wav, flac, mp3, opus in Ogg, and plain samples."""
 
+import io
 import struct
-from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import soundfile
@@ -17,7 +17,12 @@ MEDIA_TYPES: dict[Format, str] = {
     "wav": "audio/wav",
     "pcm": "audio/pcm",
 }
-_CODERS = {"mp3": ("MP3", "MPEG_LAYER_III"), "opus": ("OGG", "OPUS"), "flac": ("FLAC", "PCM_16")}
+_CODERS: dict[str, dict[str, Any]] = {
+    # Of a constant rate: players tell the length of a stream by it, for the header that would say it is gone by then.
+    "mp3": {"format": "MP3", "subtype": "MPEG_LAYER_III", "bitrate_mode": "CONSTANT", "compression_level": 0.5},
+    "opus": {"format": "OGG", "subtype": "OPUS"},
+    "flac": {"format": "FLAC", "subtype": "PCM_16"},
+}
 _UNKNOWN = 0xFFFFFFFF
 
 
@@ -36,44 +41,32 @@ class Encoder:
         self._begin = b""
         if kind == "wav":
             self._begin = wav_header(sample_rate, channels, samples)
-        self._sink = _Sink()
+        # A flac without its length in the header is one that libsndfile itself cannot read: it is sent when it is whole.
+        self._sink: _Sink | io.BytesIO = io.BytesIO() if kind == "flac" else _Sink()
         self._file = None
         if kind in _CODERS:
-            container, coding = _CODERS[kind]
-            self._file = soundfile.SoundFile(self._sink, "w", sample_rate, channels, coding, format=container)
+            self._file = soundfile.SoundFile(self._sink, "w", sample_rate, channels, **_CODERS[kind])
 
     def add(self, sound: NDArray[np.float32]) -> bytes:
         samples = to_int16(sound if sound.ndim == 2 else sound[None]).T
         if self._file is not None:
             self._file.write(samples)
-            return self._sink.take()
+            return self._sink.take() if isinstance(self._sink, _Sink) else b""
         begin, self._begin = self._begin, b""
         return begin + samples.tobytes()
 
     def end(self) -> bytes:
         if self._file is not None:
             self._file.close()
-            return self._sink.take()
+            return self._sink.take() if isinstance(self._sink, _Sink) else self._sink.getvalue()
         begin, self._begin = self._begin, b""
         return begin
 
 
-def encoded(sound: NDArray[np.float32], kind: Format, sample_rate: int, *, samples_known: bool = True) -> bytes:
+def encoded(sound: NDArray[np.float32], kind: Format, sample_rate: int) -> bytes:
     """All of a sound at once."""
-    channels = 1 if sound.ndim == 1 else sound.shape[0]
-    encoder = Encoder(kind, sample_rate, channels, samples=sound.shape[-1] if samples_known else None)
+    encoder = Encoder(kind, sample_rate, 1 if sound.ndim == 1 else sound.shape[0], samples=sound.shape[-1])
     return encoder.add(sound) + encoder.end()
-
-
-def encoding(pieces: Iterator[NDArray[np.float32]], encoder: Encoder) -> Iterator[bytes]:
-    """The bytes of a sound as its pieces come."""
-    for piece in pieces:
-        ready = encoder.add(piece)
-        if ready:
-            yield ready
-    rest = encoder.end()
-    if rest:
-        yield rest
 
 
 def wav_header(sample_rate: int, channels: int, samples: int | None) -> bytes:

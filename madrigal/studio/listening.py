@@ -212,8 +212,9 @@ class Listening:
 
     def _append(self, name: str, line: dict[str, Any]) -> None:
         try:
-            with (self._folder / f"{name}.jsonl").open("a") as file:
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            # In one write, unbuffered: several processes may append to the file.
+            with (self._folder / f"{name}.jsonl").open("ab", buffering=0) as file:
+                file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
         except OSError as error:
             raise ApiError(503, "The answer could not be written.", code="storage_failed") from error
 

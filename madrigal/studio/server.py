@@ -19,13 +19,16 @@ from madrigal.studio.settings import StudioSettings
 
 def serve(settings: StudioSettings, *, host: str, port: int, json_logs: bool = False) -> None:
     """Serve until SIGINT or SIGTERM: then finish what is going on, and refuse what is new."""
-    _set_up_logs(json_logs)
+    set_up_logs(json_logs)
     listening = _bound(host, port)
     app = create_app(settings)
     config = uvicorn.Config(
         app,
         log_config=None,
         access_log=False,
+        # The same with and without Ray, which brings others that uvicorn would take by itself.
+        http="h11",
+        loop="asyncio",
         server_header=False,
         h11_max_incomplete_event_size=64 * 1024,
         timeout_keep_alive=15,
@@ -82,7 +85,8 @@ def _bound(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _set_up_logs(as_json: bool) -> None:
+def set_up_logs(as_json: bool) -> None:
+    """Lines of the studio on the error stream, for people or for programs."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if as_json else logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     for name, level in {"madrigal.studio": logging.INFO, "uvicorn": logging.WARNING}.items():

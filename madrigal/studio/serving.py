@@ -73,7 +73,7 @@ class Studio:
             speaker = self.models.loaded(model)
             voice = self.voices.find(model, "default")
             for text in ("Hello.", "Good morning, how are you?"):
-                for _ in speaker.stream(text, voice=None if voice is None else self.prompt(voice)):
+                for _ in speaker.stream(text, voice=None if voice is None else self.prompt(voice), growing=True):
                     pass
 
         try:

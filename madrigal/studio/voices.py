@@ -2,6 +2,7 @@
 
 import os
 import re
+import secrets
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,7 +87,9 @@ class Voices:
             self.check_new(model, name)
             file = self._place(model) / f"{name}{ENDING}"
             try:
-                voice.save(file)
+                self._store(voice, file)
+            except FileExistsError as error:
+                raise ApiError(409, f"There is a voice {name} already.", code="voice_exists", param="name") from error
             except OSError as error:
                 raise ApiError(503, "The voice could not be stored.", code="storage_failed") from error
         return Listed(name, model.id, file, True, False)
@@ -99,6 +102,15 @@ class Voices:
             file.unlink(missing_ok=True)
         except OSError as error:
             raise ApiError(503, "The voice could not be removed.", code="storage_failed") from error
+
+    def _store(self, voice: Voice, file: Path) -> None:
+        """Whole or not at all, and never over a voice that another process has stored in the same instant."""
+        partial = file.with_name(f".{secrets.token_hex(8)}")
+        try:
+            voice.save(partial)
+            os.link(partial, file)
+        finally:
+            partial.unlink(missing_ok=True)
 
     def _place(self, model: Model) -> Path:
         return self._folder / model.id.replace("/", "--")

@@ -31,7 +31,7 @@ class Job(Generic[Item]):
     """Something that is made in a worker's thread, and waited for in the event loop."""
 
     def __init__(self, make: Callable[[], Iterable[Item]], deadline: float) -> None:
-        self._make, self._deadline = make, deadline
+        self._make, self.deadline = make, deadline
         self._loop = asyncio.get_running_loop()
         # Without a bound: a client that reads slowly must not hold up the worker. What a request may ask for bounds it.
         self._made: asyncio.Queue[Any] = asyncio.Queue()
@@ -44,7 +44,7 @@ class Job(Generic[Item]):
 
     def check(self) -> None:
         """In the worker's thread: end here if there is no reason to go on."""
-        if self._given_up.is_set() or time.monotonic() > self._deadline:
+        if self._given_up.is_set() or time.monotonic() > self.deadline:
             raise Cancelled
 
     def run(self) -> None:
@@ -77,7 +77,7 @@ class Job(Generic[Item]):
         """What is made, as it is made. To leave it early gives the job up."""
         try:
             while True:
-                left = self._deadline - time.monotonic()
+                left = self.deadline - time.monotonic()
                 try:
                     item = await asyncio.wait_for(self._made.get(), max(left, 0) + 0.05)
                 except TimeoutError:
@@ -105,6 +105,7 @@ class WorkLine:
         self._line: deque[Job[Any]] = deque()
         self._changed = threading.Condition()
         self._working = 0
+        self._current: set[Job[Any]] = set()
         self._workers = workers
         self._is_open = True
         self._usual_seconds = 2.0
@@ -119,6 +120,12 @@ class WorkLine:
     @property
     def working(self) -> int:
         return self._working
+
+    @property
+    def overdue(self) -> float:
+        """Seconds by which a job that is worked on has outlasted its time: a computation that does not end."""
+        now = time.monotonic()
+        return max([0.0, *(now - job.deadline for job in list(self._current))])
 
     def submit(self, make: Callable[[], Iterable[Item]]) -> Job[Item]:
         """Get into the line; 429 where it is full."""
@@ -162,12 +169,14 @@ class WorkLine:
                     return
                 job = self._line.popleft()
                 self._working += 1
+                self._current.add(job)
             begin = time.monotonic()
             try:
                 job.run()
             finally:
                 with self._changed:
                     self._working -= 1
+                    self._current.discard(job)
                     self._usual_seconds += 0.2 * (time.monotonic() - begin - self._usual_seconds)
 
 

@@ -1,7 +1,7 @@
 """`studio`: a page over runs and voices, and the same over HTTP for programs."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -36,6 +36,14 @@ def studio(
     timeout: Annotated[float, typer.Option(min=1.0, help="Seconds that a request may take.")] = 120.0,
     grace: Annotated[float, typer.Option(min=0.0, help="Seconds to finish what is going on, when stopped.")] = 30.0,
     device: Annotated[str, typer.Option(help="Where models run, such as cuda or cuda:1.")] = "cpu",
+    ray: Annotated[
+        str | None,
+        typer.Option("--ray", help="Serve by replicas on the Ray cluster at this address; local starts one here."),
+    ] = None,
+    replicas: Annotated[int | None, typer.Option(min=1, help="With --ray: how many; default: 1.")] = None,
+    max_replicas: Annotated[
+        int | None, typer.Option("--max-replicas", min=1, help="With --ray: grow up to so many under load.")
+    ] = None,
     json_logs: Annotated[bool, typer.Option("--json-logs", help="One JSON object a request on the log.")] = False,
 ) -> None:
     """Open the studio: a page over the runs of a folder, and an interface that OpenAI's clients speak.
@@ -47,6 +55,8 @@ def studio(
     Example: `madrigal studio runs --host 0.0.0.0 --api-key-file key.txt --control --data-root corpora`
     """
     key = _key(api_key_file)
+    if ray is None and (replicas is not None or max_replicas is not None):
+        raise UserError("--replicas and --max-replicas are for --ray: name a cluster with it, or leave them out.")
     if host not in LOOPBACK and key is None and not no_key:
         raise UserError(
             f"{host} is reached from other machines: give a key with --api-key-file, or say --no-key if all "
@@ -82,7 +92,13 @@ def studio(
     )
     if host not in LOOPBACK and key is None:
         typer.echo(f"WARNING: {host} is reached from other machines, and there is no key.", err=True)
-    serve(settings, host=host, port=port, json_logs=json_logs)
+    if ray is None:
+        serve(settings, host=host, port=port, json_logs=json_logs)
+        return
+    from madrigal.studio.fleet import serve_fleet
+
+    many: dict[str, Any] = {"replicas": replicas or 1, "max_replicas": max_replicas}
+    serve_fleet(settings, ray, host=host, port=port, json_logs=json_logs, **many)
 
 
 def _key(file: Path | None) -> str | None:
