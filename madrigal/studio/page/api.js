@@ -24,7 +24,12 @@ async function failure(response) {
   }
   let message = error?.message ?? `The server answered ${response.status} ${response.statusText}.`.replace(' .', '.');
   if (seconds && (response.status === 429 || response.status === 503)) message += ` Try again in ${seconds} s.`;
-  return new StudioError(message, { status: response.status, param: error?.param, code: error?.code, retryAfter: seconds });
+  return new StudioError(message, {
+    status: response.status,
+    param: error?.param,
+    code: error?.code,
+    retryAfter: seconds,
+  });
 }
 
 /** The raw response; asks for the key and goes on where the server wants one. */
@@ -36,7 +41,12 @@ export async function request(path, { method = 'GET', json, form, signal } = {})
     if (json !== undefined) headers['Content-Type'] = 'application/json';
     let response;
     try {
-      response = await fetch(address(path), { method, headers, body: json === undefined ? form : JSON.stringify(json), signal });
+      response = await fetch(address(path), {
+        method,
+        headers,
+        body: json === undefined ? form : JSON.stringify(json),
+        signal,
+      });
     } catch (error) {
       if (error.name === 'AbortError') throw error;
       throw new StudioError('The studio does not answer; is `madrigal studio` still running?');
@@ -87,5 +97,14 @@ export function fileUrl(path) {
 export function releaseFiles() {
   const old = [...kept.values()];
   kept.clear();
-  setTimeout(() => old.forEach((made) => made.then((url) => URL.revokeObjectURL(url), () => {})), 10_000);
+  setTimeout(
+    () =>
+      old.forEach((made) =>
+        made.then(
+          (url) => URL.revokeObjectURL(url),
+          () => {},
+        ),
+      ),
+    10_000,
+  );
 }

@@ -12,14 +12,36 @@ export class Brush {
     this.past = [];
     this.erasing = false;
     this.at = [this.width / 2, this.height / 2];
-    this.canvas = el('canvas', { class: 'brush', tabindex: '0', role: 'img', 'aria-label': 'Picture to paint on. Arrow keys move the brush, Space paints, U takes back, E erases.' });
+    this.canvas = el('canvas', {
+      class: 'brush',
+      tabindex: '0',
+      role: 'img',
+      'aria-label': 'Picture to paint on. Arrow keys move the brush, Space paints, U takes back, E erases.',
+    });
     this.canvas.width = this.width;
     this.canvas.height = this.height;
     const smallest = Math.max(1, Math.round(this.width / 64));
-    this.size = slider('Brush', { min: smallest, max: Math.round(this.width / 2), step: 1, value: Math.round(this.width / 6), show: (value) => `${value} px` });
+    this.size = slider('Brush', {
+      min: smallest,
+      max: Math.round(this.width / 2),
+      step: 1,
+      value: Math.round(this.width / 6),
+      show: (value) => `${value} px`,
+    });
     this.eraser = el('button', { type: 'button', 'aria-pressed': 'false', onclick: () => this.#erase() }, 'Erase');
-    this.element = el('div', { class: 'brush-tools' }, this.canvas, this.size.element, el('div', { class: 'buttons' }, this.eraser,
-      el('button', { type: 'button', onclick: () => this.undo() }, 'Undo'), el('button', { type: 'button', onclick: () => this.#clear() }, 'Clear')));
+    this.element = el(
+      'div',
+      { class: 'brush-tools' },
+      this.canvas,
+      this.size.element,
+      el(
+        'div',
+        { class: 'buttons' },
+        this.eraser,
+        el('button', { type: 'button', onclick: () => this.undo() }, 'Undo'),
+        el('button', { type: 'button', onclick: () => this.#clear() }, 'Clear'),
+      ),
+    );
     this.#listen();
     this.draw();
   }
@@ -89,7 +111,10 @@ export class Brush {
   #listen() {
     const point = (event) => {
       const box = this.canvas.getBoundingClientRect();
-      return [((event.clientX - box.left) / box.width) * this.width, ((event.clientY - box.top) / box.height) * this.height];
+      return [
+        ((event.clientX - box.left) / box.width) * this.width,
+        ((event.clientY - box.top) / box.height) * this.height,
+      ];
     };
     let last = null;
     this.canvas.addEventListener('pointerdown', (event) => {
@@ -108,7 +133,9 @@ export class Brush {
       this.#stroke(last, this.at);
       last = this.at;
     });
-    const end = () => { last = null; };
+    const end = () => {
+      last = null;
+    };
     this.canvas.addEventListener('pointerup', end);
     this.canvas.addEventListener('pointercancel', end);
     this.canvas.addEventListener('pointerleave', () => this.draw());
@@ -120,7 +147,11 @@ export class Brush {
   #key(event) {
     const step = Math.max(1, this.size.value() / 3);
     const move = { ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, -step], ArrowDown: [0, step] }[event.key];
-    if (move) this.at = [Math.max(0, Math.min(this.width, this.at[0] + move[0])), Math.max(0, Math.min(this.height, this.at[1] + move[1]))];
+    if (move)
+      this.at = [
+        Math.max(0, Math.min(this.width, this.at[0] + move[0])),
+        Math.max(0, Math.min(this.height, this.at[1] + move[1])),
+      ];
     else if (event.key === ' ') {
       this.#keep();
       this.#stroke(this.at, this.at);
@@ -132,7 +163,9 @@ export class Brush {
   }
 
   get painted() {
-    return this.context.getImageData(0, 0, this.width, this.height).data.some((value, index) => index % 4 === 3 && value > 127);
+    return this.context
+      .getImageData(0, 0, this.width, this.height)
+      .data.some((value, index) => index % 4 === 3 && value > 127);
   }
 
   /** Black and white, as the server wants it: what is half covered at an edge counts by its half. */

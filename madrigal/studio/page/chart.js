@@ -17,7 +17,12 @@ export class Chart {
     this.lines = [];
     this.canvas = el('canvas', { tabindex: '0', role: 'img', 'aria-roledescription': 'chart' });
     this.readout = el('span', { class: 'readout number' });
-    this.element = el('figure', { class: 'chart' }, el('figcaption', {}, el('span', { class: 'name' }, title), this.readout), this.canvas);
+    this.element = el(
+      'figure',
+      { class: 'chart' },
+      el('figcaption', {}, el('span', { class: 'name' }, title), this.readout),
+      this.canvas,
+    );
     this.back = document.createElement('canvas');
     this.visible = false;
     this.#listen();
@@ -32,9 +37,12 @@ export class Chart {
   refresh() {
     this.smooth = this.lines.map((line) => smoothed(line.points, this.shared.smoothing));
     const last = this.lines[0]?.points.at(-1);
-    this.canvas.setAttribute('aria-label', last
-      ? `${this.title}: ${figure(last[1])} at step ${count(last[0])}. Arrow keys read values, plus and minus zoom, 0 shows all.`
-      : `${this.title}: no points yet`);
+    this.canvas.setAttribute(
+      'aria-label',
+      last
+        ? `${this.title}: ${figure(last[1])} at step ${count(last[0])}. Arrow keys read values, plus and minus zoom, 0 shows all.`
+        : `${this.title}: no points yet`,
+    );
     this.canvas.dataset.points = String(this.lines[0]?.points.length ?? 0);
     this.canvas.dataset.last = String(last?.[0] ?? '');
     this.#paintBack();
@@ -90,7 +98,11 @@ export class Chart {
     this.#measure();
     if (!this.span) {
       context.fillStyle = colour('muted');
-      context.fillText(this.shared.log && this.lines.some((line) => line.points.length) ? 'nothing above zero' : 'no points yet', LEFT, height / 2);
+      context.fillText(
+        this.shared.log && this.lines.some((line) => line.points.length) ? 'nothing above zero' : 'no points yet',
+        LEFT,
+        height / 2,
+      );
       return;
     }
     this.#axes(context, width, height);
@@ -128,7 +140,11 @@ export class Chart {
     for (const step of ticks(...this.domain, Math.max(2, Math.floor(width / 90)))) {
       const x = this.#x(step);
       if (x < LEFT || x > width - RIGHT) continue;
-      context.fillText(step >= 10_000 ? `${figure(step / 1000).replace(',', '')}k` : figure(step), Math.min(x, width - 16), height - 6);
+      context.fillText(
+        step >= 10_000 ? `${figure(step / 1000).replace(',', '')}k` : figure(step),
+        Math.min(x, width - 16),
+        height - 6,
+      );
     }
   }
 
@@ -203,11 +219,13 @@ export class Chart {
 
   #tell(read) {
     const shown = read ?? this.lines.map((line, index) => ({ line, point: this.smooth[index].at(-1) }));
-    const parts = shown.filter(({ point }) => point).map(({ line, point }) => {
-      const swatch = el('i', { class: line.dashed ? 'swatch dashed' : 'swatch' });
-      swatch.style.borderColor = line.colour;
-      return el('span', { title: line.label }, swatch, figure(point[1]));
-    });
+    const parts = shown
+      .filter(({ point }) => point)
+      .map(({ line, point }) => {
+        const swatch = el('i', { class: line.dashed ? 'swatch dashed' : 'swatch' });
+        swatch.style.borderColor = line.colour;
+        return el('span', { title: line.label }, swatch, figure(point[1]));
+      });
     const step = read?.find(({ point }) => point)?.point[0];
     replace(this.readout, step === undefined ? null : el('span', { class: 'at' }, `step ${count(step)}`), ...parts);
   }
@@ -231,15 +249,23 @@ export class Chart {
         this.shared.zoomTo([this.#step(drag.from), this.#step(drag.to)].sort((a, b) => a - b));
       } else this.paint();
     });
-    this.canvas.addEventListener('pointercancel', () => { this.drag = null; });
-    this.canvas.addEventListener('pointerleave', () => { if (!this.drag) this.shared.moveCursor(null); });
+    this.canvas.addEventListener('pointercancel', () => {
+      this.drag = null;
+    });
+    this.canvas.addEventListener('pointerleave', () => {
+      if (!this.drag) this.shared.moveCursor(null);
+    });
     this.canvas.addEventListener('dblclick', () => this.shared.zoomTo(null));
-    this.canvas.addEventListener('wheel', (event) => {
-      // Only on a chart that was chosen, or with Ctrl: elsewhere the wheel belongs to the page.
-      if (!this.span || (document.activeElement !== this.canvas && !event.ctrlKey)) return;
-      event.preventDefault();
-      this.shared.zoomBy(event.deltaY > 0 ? 1.25 : 0.8, this.#step(at(event)));
-    }, { passive: false });
+    this.canvas.addEventListener(
+      'wheel',
+      (event) => {
+        // Only on a chart that was chosen, or with Ctrl: elsewhere the wheel belongs to the page.
+        if (!this.span || (document.activeElement !== this.canvas && !event.ctrlKey)) return;
+        event.preventDefault();
+        this.shared.zoomBy(event.deltaY > 0 ? 1.25 : 0.8, this.#step(at(event)));
+      },
+      { passive: false },
+    );
     this.canvas.addEventListener('keydown', (event) => this.#key(event));
     this.canvas.addEventListener('blur', () => this.shared.moveCursor(null));
   }

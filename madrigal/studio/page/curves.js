@@ -11,7 +11,15 @@ const POLL = 2000;
 /** What all charts of the panel share; a change of it is drawn by all. */
 class Shared {
   constructor() {
-    Object.assign(this, { charts: [], domain: null, cursor: null, log: false, smoothing: 0, whole: [0, 1], onLog: () => {} });
+    Object.assign(this, {
+      charts: [],
+      domain: null,
+      cursor: null,
+      log: false,
+      smoothing: 0,
+      whole: [0, 1],
+      onLog: () => {},
+    });
   }
 
   visibleDomain() {
@@ -22,7 +30,8 @@ class Shared {
     const [low, high] = this.whole;
     if (domain && domain[1] - domain[0] < (high - low) * 1e-4) return;
     if (domain) this.domain = [Math.max(low, domain[0]), Math.min(high, domain[1])];
-    if (!domain || this.domain[0] >= this.domain[1] || (this.domain[0] <= low && this.domain[1] >= high)) this.domain = null;
+    if (!domain || this.domain[0] >= this.domain[1] || (this.domain[0] <= low && this.domain[1] >= high))
+      this.domain = null;
     this.refresh();
   }
 
@@ -80,7 +89,10 @@ class RunSeries {
     for (const [name, points] of Object.entries(answer.series)) {
       if (!points.length) continue;
       const known = this.series.get(name) ?? [];
-      const all = extended(known, points.filter(([, value]) => value !== null));
+      const all = extended(
+        known,
+        points.filter(([, value]) => value !== null),
+      );
       if (all !== known) changed = true;
       this.series.set(name, all);
     }
@@ -116,39 +128,83 @@ export async function curvesPanel(place, id, runs, { live }) {
   const stop = new AbortController();
   let filter = '';
 
-  const smoothing = slider('Smoothing', { min: 0, max: 0.99, step: 0.01, value: 0, show: (value) => (value ? value.toFixed(2) : 'off') });
+  const smoothing = slider('Smoothing', {
+    min: 0,
+    max: 0.99,
+    step: 0.01,
+    value: 0,
+    show: (value) => (value ? value.toFixed(2) : 'off'),
+  });
   smoothing.range.addEventListener('input', () => {
     shared.smoothing = smoothing.value();
     shared.refresh();
   });
   const log = el('input', { type: 'checkbox', onchange: () => shared.toggleLog() });
-  shared.onLog = (on) => { log.checked = on; };
-  const search = el('input', { type: 'search', placeholder: 'mel, loss …', oninput: () => { filter = search.value.trim().toLowerCase(); arrange(); } });
+  shared.onLog = (on) => {
+    log.checked = on;
+  };
+  const search = el('input', {
+    type: 'search',
+    placeholder: 'mel, loss …',
+    oninput: () => {
+      filter = search.value.trim().toLowerCase();
+      arrange();
+    },
+  });
   const compare = el('select', { onchange: () => add(compare.value) });
 
   const drawLegend = () => {
-    replace(legend, shown.map((run, index) => {
-      const swatch = el('i', { class: 'swatch' });
-      swatch.style.borderColor = runColour(index);
-      return el('li', {}, swatch, run.id, index > 0 && el('button', {
-        type: 'button', class: 'quiet small', 'aria-label': `Take ${run.id} out of the charts`, onclick: () => { shown.splice(index, 1); drawLegend(); refresh(); },
-      }, '×'));
-    }));
-    replace(compare, el('option', { value: '' }, 'Add a run …'),
-      runs.filter((row) => !shown.some((run) => run.id === row.id)).map((row) => el('option', { value: row.id }, row.id)));
+    replace(
+      legend,
+      shown.map((run, index) => {
+        const swatch = el('i', { class: 'swatch' });
+        swatch.style.borderColor = runColour(index);
+        return el(
+          'li',
+          {},
+          swatch,
+          run.id,
+          index > 0 &&
+            el(
+              'button',
+              {
+                type: 'button',
+                class: 'quiet small',
+                'aria-label': `Take ${run.id} out of the charts`,
+                onclick: () => {
+                  shown.splice(index, 1);
+                  drawLegend();
+                  refresh();
+                },
+              },
+              '×',
+            ),
+        );
+      }),
+    );
+    replace(
+      compare,
+      el('option', { value: '' }, 'Add a run …'),
+      runs
+        .filter((row) => !shown.some((run) => run.id === row.id))
+        .map((row) => el('option', { value: row.id }, row.id)),
+    );
     legend.hidden = shown.length < 2;
   };
 
   /** Sections and charts for the names there are; built only when the names or the filter change. */
   let arranged = '';
-  const watcher = new IntersectionObserver((entries) => {
-    for (const entry of entries) {
-      const chart = entry.target.chart;
-      const was = chart.visible;
-      chart.visible = entry.isIntersecting;
-      if (!was && chart.visible) chart.refresh();
-    }
-  }, { rootMargin: '200px' });
+  const watcher = new IntersectionObserver(
+    (entries) => {
+      for (const entry of entries) {
+        const chart = entry.target.chart;
+        const was = chart.visible;
+        chart.visible = entry.isIntersecting;
+        if (!was && chart.visible) chart.refresh();
+      }
+    },
+    { rootMargin: '200px' },
+  );
   const sizes = new ResizeObserver((entries) => entries.forEach((entry) => entry.target.chart.refresh()));
 
   function arrange() {
@@ -158,24 +214,39 @@ export async function curvesPanel(place, id, runs, { live }) {
     if (key === arranged && key) return;
     arranged = key;
     shared.charts = [];
-    const parts = sections(titles).map(([section, names]) => el('section', { 'aria-label': section }, el('h3', {}, section), el('div', { class: 'charts' }, names.map((name) => {
-      if (!charts.has(name)) {
-        const chart = new Chart(name, shared);
-        chart.canvas.chart = chart;
-        watcher.observe(chart.canvas);
-        sizes.observe(chart.canvas);
-        charts.set(name, chart);
-      }
-      shared.charts.push(charts.get(name));
-      return charts.get(name).element;
-    }))));
-    const none = all.size ? 'No term has that in its name.' : 'No step is logged yet. The first curve appears here by itself.';
+    const parts = sections(titles).map(([section, names]) =>
+      el(
+        'section',
+        { 'aria-label': section },
+        el('h3', {}, section),
+        el(
+          'div',
+          { class: 'charts' },
+          names.map((name) => {
+            if (!charts.has(name)) {
+              const chart = new Chart(name, shared);
+              chart.canvas.chart = chart;
+              watcher.observe(chart.canvas);
+              sizes.observe(chart.canvas);
+              charts.set(name, chart);
+            }
+            shared.charts.push(charts.get(name));
+            return charts.get(name).element;
+          }),
+        ),
+      ),
+    );
+    const none = all.size
+      ? 'No term has that in its name.'
+      : 'No step is logged yet. The first curve appears here by itself.';
     replace(grid, parts.length ? parts : el('p', { class: 'empty' }, none));
     refresh();
   }
 
   function refresh() {
-    const firsts = shown.flatMap((run) => [...run.series.values()].map((points) => points[0]?.[0])).filter((step) => step !== undefined);
+    const firsts = shown
+      .flatMap((run) => [...run.series.values()].map((points) => points[0]?.[0]))
+      .filter((step) => step !== undefined);
     const lasts = shown.map((run) => run.last);
     const [low, high] = [Math.min(...firsts), Math.max(...lasts)];
     shared.whole = firsts.length ? [low, Math.max(high, low + 1)] : [0, 1];
@@ -185,7 +256,12 @@ export async function curvesPanel(place, id, runs, { live }) {
         const names = new Set(run.series.keys());
         for (const term of names) {
           if (chartOf(term, names) !== name) continue;
-          lines.push({ label: `${run.id}${term === name ? '' : ' (EMA)'}`, colour: runColour(index), dashed: term !== name, points: run.series.get(term) });
+          lines.push({
+            label: `${run.id}${term === name ? '' : ' (EMA)'}`,
+            colour: runColour(index),
+            dashed: term !== name,
+            points: run.series.get(term),
+          });
         }
       });
       lines.sort((a, b) => Number(a.dashed) - Number(b.dashed));
@@ -207,14 +283,40 @@ export async function curvesPanel(place, id, runs, { live }) {
     refresh();
   }
 
-  replace(place,
-    el('div', { class: 'tools' }, el('label', { class: 'field' }, el('span', {}, 'Terms'), search), smoothing.element,
+  replace(
+    place,
+    el(
+      'div',
+      { class: 'tools' },
+      el('label', { class: 'field' }, el('span', {}, 'Terms'), search),
+      smoothing.element,
       el('label', { class: 'field check' }, log, el('span', {}, 'Log scale')),
       el('label', { class: 'field' }, el('span', {}, 'Compare with'), compare),
-      el('button', { type: 'button', onclick: () => shared.zoomTo(null) }, 'Show all')),
-    legend, problems.element, grid,
-    el('p', { class: 'hint' }, 'Drag to zoom, double click to see all. On a chosen chart: wheel or ', el('kbd', {}, '+'), ' ', el('kbd', {}, '−'), ' zoom, ',
-      el('kbd', {}, '←'), ' ', el('kbd', {}, '→'), ' read values, with ', el('kbd', {}, 'Shift'), ' move, ', el('kbd', {}, 'L'), ' log scale, ', el('kbd', {}, '0'), ' all.'));
+      el('button', { type: 'button', onclick: () => shared.zoomTo(null) }, 'Show all'),
+    ),
+    legend,
+    problems.element,
+    grid,
+    el(
+      'p',
+      { class: 'hint' },
+      'Drag to zoom, double click to see all. On a chosen chart: wheel or ',
+      el('kbd', {}, '+'),
+      ' ',
+      el('kbd', {}, '−'),
+      ' zoom, ',
+      el('kbd', {}, '←'),
+      ' ',
+      el('kbd', {}, '→'),
+      ' read values, with ',
+      el('kbd', {}, 'Shift'),
+      ' move, ',
+      el('kbd', {}, 'L'),
+      ' log scale, ',
+      el('kbd', {}, '0'),
+      ' all.',
+    ),
+  );
 
   drawLegend();
   await shown[0].update(stop.signal);
@@ -239,7 +341,10 @@ export async function curvesPanel(place, id, runs, { live }) {
     timer = setTimeout(poll, POLL);
   };
   timer = setTimeout(poll, POLL);
-  const recolour = () => { drawLegend(); refresh(); };
+  const recolour = () => {
+    drawLegend();
+    refresh();
+  };
   document.addEventListener('themechange', recolour);
   return () => {
     clearTimeout(timer);

@@ -11,12 +11,16 @@ export function el(tag, attributes = {}, ...children) {
     else if (['value', 'checked', 'disabled', 'hidden', 'htmlFor', 'selected'].includes(name)) element[name] = value;
     else element.setAttribute(name, value === true ? '' : String(value));
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(
+    ...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false),
+  );
   return element;
 }
 
 export function replace(element, ...children) {
-  element.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  element.replaceChildren(
+    ...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false),
+  );
   return element;
 }
 
@@ -85,11 +89,14 @@ export const command = (text) => el('pre', { class: 'command', tabindex: '0' }, 
 
 /** Calls `act` when the element first comes near the window. */
 export function whenSeen(element, act) {
-  const watcher = new IntersectionObserver((entries) => {
-    if (!entries.some((entry) => entry.isIntersecting)) return;
-    watcher.disconnect();
-    act();
-  }, { rootMargin: '300px' });
+  const watcher = new IntersectionObserver(
+    (entries) => {
+      if (!entries.some((entry) => entry.isIntersecting)) return;
+      watcher.disconnect();
+      act();
+    },
+    { rootMargin: '300px' },
+  );
   watcher.observe(element);
 }
 
@@ -97,9 +104,20 @@ export function whenSeen(element, act) {
 export function tabs(label, entries, { chosen, onchoose }) {
   const bar = el('div', { class: 'tabs', role: 'tablist', 'aria-label': label });
   const panel = el('div', { class: 'tab-panel', role: 'tabpanel', id: uniqueId('panel') });
-  const buttons = entries.map(([name, text]) => el('button', {
-    type: 'button', role: 'tab', id: uniqueId('tab'), 'aria-controls': panel.id, data: { name }, onclick: () => choose(name),
-  }, text));
+  const buttons = entries.map(([name, text]) =>
+    el(
+      'button',
+      {
+        type: 'button',
+        role: 'tab',
+        id: uniqueId('tab'),
+        'aria-controls': panel.id,
+        data: { name },
+        onclick: () => choose(name),
+      },
+      text,
+    ),
+  );
   bar.append(...buttons);
   bar.addEventListener('keydown', (event) => {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];

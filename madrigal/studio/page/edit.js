@@ -14,10 +14,34 @@ import { SpanWave, stillWave } from './waveform.js';
 function compared({ before, after, sound, spans, text, use }) {
   const old = new Player({ label: 'the recording before', source: before.file, picture: stillWave(before.sound) });
   const made = new Player({ label: 'the recording after', source: after, picture: stillWave(sound, { spans }) });
-  const element = el('section', { class: 'card compared', 'aria-label': 'Before and after', data: { seconds: sound.seconds.toFixed(4), spans: spans.map((span) => span.join('-')).join() } },
-    el('h2', {}, 'Before and after'), el('div', { class: 'pair' }, el('div', {}, el('h3', {}, 'Before'), old.element), el('div', {}, el('h3', {}, 'After'), made.element)),
-    text && el('p', { class: 'said' }, text), spans.length > 0 && el('p', { class: 'muted number' }, `New: ${spans.map(([from, to]) => `${seconds(from)} to ${seconds(to)}`).join(', ')}. All else is as it was.`),
-    el('div', { class: 'buttons' }, el('button', { type: 'button', onclick: () => download(after, 'edited.wav') }, 'Download wav'), el('button', { type: 'button', onclick: use }, 'Go on from this one')));
+  const element = el(
+    'section',
+    {
+      class: 'card compared',
+      'aria-label': 'Before and after',
+      data: { seconds: sound.seconds.toFixed(4), spans: spans.map((span) => span.join('-')).join() },
+    },
+    el('h2', {}, 'Before and after'),
+    el(
+      'div',
+      { class: 'pair' },
+      el('div', {}, el('h3', {}, 'Before'), old.element),
+      el('div', {}, el('h3', {}, 'After'), made.element),
+    ),
+    text && el('p', { class: 'said' }, text),
+    spans.length > 0 &&
+      el(
+        'p',
+        { class: 'muted number' },
+        `New: ${spans.map(([from, to]) => `${seconds(from)} to ${seconds(to)}`).join(', ')}. All else is as it was.`,
+      ),
+    el(
+      'div',
+      { class: 'buttons' },
+      el('button', { type: 'button', onclick: () => download(after, 'edited.wav') }, 'Download wav'),
+      el('button', { type: 'button', onclick: use }, 'Go on from this one'),
+    ),
+  );
   return { element, players: [old, made] };
 }
 
@@ -74,7 +98,10 @@ export async function editView({ page, studio }) {
         fillButton.disabled = !span;
       },
     });
-    release.push(() => wave.release(), () => player.release());
+    release.push(
+      () => wave.release(),
+      () => player.release(),
+    );
     const hear = el('button', { type: 'button', disabled: true, onclick: () => hearSpan() }, 'Hear the span');
     fillButton.disabled = true;
     player.audio.addEventListener('timeupdate', () => wave.showPlayed(player.audio.currentTime));
@@ -92,7 +119,8 @@ export async function editView({ page, studio }) {
     }
 
     const typed = () => {
-      if (from.value !== '' && to.value !== '' && Number(to.value) > Number(from.value)) wave.set([Number(from.value), Number(to.value)], { quiet: true });
+      if (from.value !== '' && to.value !== '' && Number(to.value) > Number(from.value))
+        wave.set([Number(from.value), Number(to.value)], { quiet: true });
       hear.disabled = !wave.span;
       fillButton.disabled = !wave.span;
     };
@@ -104,7 +132,10 @@ export async function editView({ page, studio }) {
       find.disabled = true;
       state.textContent = 'Listening …';
       try {
-        const response = await request('/v1/audio/words', { method: 'POST', form: formOf({ file, text: text.value.trim(), model: models.length > 1 ? model.select.value : undefined }) });
+        const response = await request('/v1/audio/words', {
+          method: 'POST',
+          form: formOf({ file, text: text.value.trim(), model: models.length > 1 ? model.select.value : undefined }),
+        });
         const answer = await response.json();
         text.value = answer.text ?? text.value;
         wave.setWords(answer.words);
@@ -122,14 +153,30 @@ export async function editView({ page, studio }) {
       button.disabled = true;
       state.textContent = 'Speaking …';
       try {
-        const all = { file, model: model.select.value, text: text.value.trim(), seed: seed.value === '' ? freshSeed() : seed.value, ...values };
+        const all = {
+          file,
+          model: model.select.value,
+          text: text.value.trim(),
+          seed: seed.value === '' ? freshSeed() : seed.value,
+          ...values,
+        };
         const response = await request('/v1/audio/edits', { method: 'POST', form: formOf(all) });
         const after = await response.blob();
         const spoken = response.headers.get('X-Madrigal-Text');
-        const spans = (response.headers.get('X-Madrigal-Span') ?? '').split(',').filter(Boolean).map((span) => span.split('-').map(Number));
+        const spans = (response.headers.get('X-Madrigal-Span') ?? '')
+          .split(',')
+          .filter(Boolean)
+          .map((span) => span.split('-').map(Number));
         const heard = await decoded(after);
         const words = spoken ? decodeURIComponent(spoken) : '';
-        const shown = compared({ before: { file, sound }, after, sound: heard, spans, text: words, use: () => open(new File([after], 'edited.wav', { type: 'audio/wav' }), words) });
+        const shown = compared({
+          before: { file, sound },
+          after,
+          sound: heard,
+          spans,
+          text: words,
+          use: () => open(new File([after], 'edited.wav', { type: 'audio/wav' }), words),
+        });
         release.push(...shown.players.map((one) => () => one.release()));
         replace(result, shown.element);
         state.textContent = 'Done.';
@@ -141,13 +188,29 @@ export async function editView({ page, studio }) {
         button.disabled = false;
       }
     }
-    fillButton.addEventListener('click', () => edit({ fill: `${wave.span[0].toFixed(2)}-${wave.span[1].toFixed(2)}` }, fillButton));
+    fillButton.addEventListener('click', () =>
+      edit({ fill: `${wave.span[0].toFixed(2)}-${wave.span[1].toFixed(2)}` }, fillButton),
+    );
 
-    const form = el('form', { class: 'card' }, el('h2', {}, file.name ?? 'Recording', el('small', { class: 'number muted' }, ` ${seconds(sound.seconds)}`)), wave.element,
+    const form = el(
+      'form',
+      { class: 'card' },
+      el('h2', {}, file.name ?? 'Recording', el('small', { class: 'number muted' }, ` ${seconds(sound.seconds)}`)),
+      wave.element,
       el('div', { class: 'tools' }, player.element, field('From, s', from), field('To, s', to), hear),
       el('div', { class: 'tools grow' }, field('What is said', text, 'The words are found in the sound by it.'), find),
-      el('div', { class: 'tools grow' }, field('Replace', old), field('by', fresh), replaceButton, el('span', { class: 'or' }, 'or'), fillButton),
-      el('div', { class: 'tools' }, model.element, field('Seed', seed), state), trouble.element);
+      el(
+        'div',
+        { class: 'tools grow' },
+        field('Replace', old),
+        field('by', fresh),
+        replaceButton,
+        el('span', { class: 'or' }, 'or'),
+        fillButton,
+      ),
+      el('div', { class: 'tools' }, model.element, field('Seed', seed), state),
+      trouble.element,
+    );
     form.addEventListener('submit', (event) => {
       event.preventDefault();
       if (!old.value.trim() || !fresh.value.trim()) {
@@ -157,13 +220,57 @@ export async function editView({ page, studio }) {
       }
       edit({ replace_old: old.value.trim(), replace_new: fresh.value.trim() }, replaceButton);
     });
-    replace(work, form, el('p', { class: 'hint' }, 'Drag over the wave or choose words (', el('kbd', {}, 'Shift'), ' extends). On the wave ', el('kbd', {}, '←'), ' ', el('kbd', {}, '→'), ' move, ', el('kbd', {}, 'Shift'), ' marks, ', el('kbd', {}, 'Alt'), ' is finer, ', el('kbd', {}, 'Esc'), ' clears.'));
+    replace(
+      work,
+      form,
+      el(
+        'p',
+        { class: 'hint' },
+        'Drag over the wave or choose words (',
+        el('kbd', {}, 'Shift'),
+        ' extends). On the wave ',
+        el('kbd', {}, '←'),
+        ' ',
+        el('kbd', {}, '→'),
+        ' move, ',
+        el('kbd', {}, 'Shift'),
+        ' marks, ',
+        el('kbd', {}, 'Alt'),
+        ' is finer, ',
+        el('kbd', {}, 'Esc'),
+        ' clears.',
+      ),
+    );
   }
 
-  replace(work, empty('Change what was said', el('p', {}, 'Open a recording of speech, say what is said in it, and mark some of its words. They are then spoken anew in the same voice, with other words or the same.')));
-  replace(page, el('h1', {}, 'Edit'), dropPlace({
-    label: 'A recording', hint: 'Drop a file here, choose one, or record. It stays between this page and your server.', accept: 'audio/*,.wav,.flac,.mp3,.ogg,.opus', onfile: (file) => open(file),
-    extra: recordButton({ done: (file) => open(file), failed: (error) => problems.show(error), longest: studio.limits.audio_seconds }),
-  }), problems.element, work, result);
+  replace(
+    work,
+    empty(
+      'Change what was said',
+      el(
+        'p',
+        {},
+        'Open a recording of speech, say what is said in it, and mark some of its words. They are then spoken anew in the same voice, with other words or the same.',
+      ),
+    ),
+  );
+  replace(
+    page,
+    el('h1', {}, 'Edit'),
+    dropPlace({
+      label: 'A recording',
+      hint: 'Drop a file here, choose one, or record. It stays between this page and your server.',
+      accept: 'audio/*,.wav,.flac,.mp3,.ogg,.opus',
+      onfile: (file) => open(file),
+      extra: recordButton({
+        done: (file) => open(file),
+        failed: (error) => problems.show(error),
+        longest: studio.limits.audio_seconds,
+      }),
+    }),
+    problems.element,
+    work,
+    result,
+  );
   return letGo;
 }

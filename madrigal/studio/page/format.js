@@ -11,7 +11,8 @@ export function bytes(count) {
   return `${unit === 0 || value >= 100 ? Math.round(value) : value.toFixed(1)} ${units[unit]}`;
 }
 
-export const count = (value) => (value === null || value === undefined ? '–' : Math.round(value).toLocaleString('en-US'));
+export const count = (value) =>
+  value === null || value === undefined ? '–' : Math.round(value).toLocaleString('en-US');
 
 /** Four figures, whatever the size. */
 export function figure(value) {
@@ -47,6 +48,10 @@ export const day = (unix) => (unix ? new Date(unix * 1000).toISOString().slice(0
 
 /** A name that is safe for a file: of a text, its first words. */
 export function slug(text, length = 40) {
-  const plain = text.toLowerCase().normalize('NFKD').replace(/[^a-z0-9]+/g, '-').replace(/^-+|-+$/g, '');
+  const plain = text
+    .toLowerCase()
+    .normalize('NFKD')
+    .replace(/[^a-z0-9]+/g, '-')
+    .replace(/^-+|-+$/g, '');
   return plain.slice(0, length).replace(/-+$/, '') || 'madrigal';
 }

@@ -16,8 +16,21 @@ export async function musicView({ page, studio }) {
   }
   const problems = problemPlace();
   const model = modelField(models);
-  const prompt = el('textarea', { name: 'prompt', rows: 3, required: true, placeholder: 'a slow piano piece', 'aria-keyshortcuts': 'Control+Enter' });
-  const length = slider('Length', { name: 'seconds', min: 1, max: studio.limits.music_seconds, step: 1, value: 5, show: (value) => `${value} s` });
+  const prompt = el('textarea', {
+    name: 'prompt',
+    rows: 3,
+    required: true,
+    placeholder: 'a slow piano piece',
+    'aria-keyshortcuts': 'Control+Enter',
+  });
+  const length = slider('Length', {
+    name: 'seconds',
+    min: 1,
+    max: studio.limits.music_seconds,
+    step: 1,
+    value: 5,
+    show: (value) => `${value} s`,
+  });
   const n = slider('Tries', { name: 'n', min: 1, max: 8, step: 1, value: 1 });
   const seed = el('input', { type: 'number', name: 'seed', min: 0, step: 1, placeholder: 'a new one each time' });
   const go = el('button', { class: 'primary' }, 'Play ', el('kbd', {}, 'Ctrl Enter'));
@@ -35,12 +48,36 @@ export async function musicView({ page, studio }) {
     const used = seed.value === '' ? freshSeed() : Number(seed.value);
     const words = prompt.value.trim();
     try {
-      const response = await request('/v1/audio/music', { method: 'POST', json: { model: model.select.value, prompt: words, seconds: length.value(), n: n.value(), seed: used, response_format: 'wav' }, signal: stop.signal });
+      const response = await request('/v1/audio/music', {
+        method: 'POST',
+        json: {
+          model: model.select.value,
+          prompt: words,
+          seconds: length.value(),
+          n: n.value(),
+          seed: used,
+          response_format: 'wav',
+        },
+        signal: stop.signal,
+      });
       const wav = await response.blob();
       const sound = await decoded(wav);
       const player = new Player({ label: words, source: wav, picture: stillWave(sound) });
       players.push(player);
-      takes.prepend(el('article', { class: 'take' }, el('p', { class: 'said' }, words), player.element, el('p', { class: 'number muted' }, `seed ${used} · ${seconds(sound.seconds)}`), el('div', { class: 'buttons small' }, el('button', { type: 'button', onclick: () => download(wav, `${slug(words)}.wav`) }, 'wav'))));
+      takes.prepend(
+        el(
+          'article',
+          { class: 'take' },
+          el('p', { class: 'said' }, words),
+          player.element,
+          el('p', { class: 'number muted' }, `seed ${used} · ${seconds(sound.seconds)}`),
+          el(
+            'div',
+            { class: 'buttons small' },
+            el('button', { type: 'button', onclick: () => download(wav, `${slug(words)}.wav`) }, 'wav'),
+          ),
+        ),
+      );
       state.textContent = '';
       announce('The music is there.');
       player.play();
@@ -52,7 +89,15 @@ export async function musicView({ page, studio }) {
       halt.disabled = true;
     }
   }
-  const form = el('form', { class: 'card' }, field('Prompt', prompt), el('div', { class: 'tools grow' }, length.element, n.element, field('Seed', seed), model.element), el('p', { class: 'hint' }, 'Of several tries the one that fits the words best is kept.'), el('div', { class: 'buttons' }, go, halt, state), problems.element);
+  const form = el(
+    'form',
+    { class: 'card' },
+    field('Prompt', prompt),
+    el('div', { class: 'tools grow' }, length.element, n.element, field('Seed', seed), model.element),
+    el('p', { class: 'hint' }, 'Of several tries the one that fits the words best is kept.'),
+    el('div', { class: 'buttons' }, go, halt, state),
+    problems.element,
+  );
   form.addEventListener('submit', (event) => {
     event.preventDefault();
     play();

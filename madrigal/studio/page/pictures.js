@@ -30,11 +30,24 @@ export async function picturesView({ page, studio }) {
   }
   const problems = problemPlace();
   const model = modelField(models);
-  const prompt = el('textarea', { name: 'prompt', rows: 3, required: true, placeholder: 'What is to be seen', 'aria-keyshortcuts': 'Control+Enter' });
+  const prompt = el('textarea', {
+    name: 'prompt',
+    rows: 3,
+    required: true,
+    placeholder: 'What is to be seen',
+    'aria-keyshortcuts': 'Control+Enter',
+  });
   const negative = el('input', { name: 'negative', placeholder: 'what is not to be seen', autocomplete: 'off' });
   const n = slider('How many', { name: 'n', min: 1, max: studio.limits.pictures, step: 1, value: 4 });
   const steps = slider('Steps', { name: 'steps', min: 1, max: 48, step: 1, own: { at: 18, text: 'the model’s own' } });
-  const guidance = slider('Guidance', { name: 'cond_scale', min: 1, max: 12, step: 0.5, own: { at: 3, text: 'the model’s own' }, show: (value) => value.toFixed(1) });
+  const guidance = slider('Guidance', {
+    name: 'cond_scale',
+    min: 1,
+    max: 12,
+    step: 0.5,
+    own: { at: 3, text: 'the model’s own' },
+    show: (value) => value.toFixed(1),
+  });
   const seed = el('input', { type: 'number', name: 'seed', min: 0, step: 1, placeholder: 'a new one each time' });
   const go = el('button', { class: 'primary' }, 'Draw ', el('kbd', {}, 'Ctrl Enter'));
   const halt = el('button', { type: 'button', disabled: true }, 'Stop');
@@ -49,7 +62,15 @@ export async function picturesView({ page, studio }) {
     imageOf(blob).then((image) => {
       image.alt = title;
       image.classList.toggle('small-pixels', image.naturalWidth < 200);
-      box.append(image, el('figcaption', { class: 'buttons small' }, el('button', { type: 'button', onclick: () => openBrush(blob) }, 'Paint over'), el('button', { type: 'button', onclick: () => download(blob, `${name}.png`) }, 'png')));
+      box.append(
+        image,
+        el(
+          'figcaption',
+          { class: 'buttons small' },
+          el('button', { type: 'button', onclick: () => openBrush(blob) }, 'Paint over'),
+          el('button', { type: 'button', onclick: () => download(blob, `${name}.png`) }, 'png'),
+        ),
+      );
     });
     return box;
   }
@@ -66,8 +87,21 @@ export async function picturesView({ page, studio }) {
       const took = ((performance.now() - began) / 1000).toFixed(1);
       state.textContent = `${data.length} ${data.length === 1 ? 'picture' : 'pictures'} in ${took} s`;
       announce(state.textContent);
-      grid.prepend(el('section', { class: 'picture-set', 'aria-label': title }, el('p', { class: 'said' }, title), el('p', { class: 'muted number' }, `seed ${used} · ${took} s`),
-        el('div', { class: 'picture-grid' }, data.map((entry, index) => shown(blobOf(entry.b64_json), `${title}, ${index + 1} of ${data.length}`, `${slug(title)}-${index + 1}`)))));
+      grid.prepend(
+        el(
+          'section',
+          { class: 'picture-set', 'aria-label': title },
+          el('p', { class: 'said' }, title),
+          el('p', { class: 'muted number' }, `seed ${used} · ${took} s`),
+          el(
+            'div',
+            { class: 'picture-grid' },
+            data.map((entry, index) =>
+              shown(blobOf(entry.b64_json), `${title}, ${index + 1} of ${data.length}`, `${slug(title)}-${index + 1}`),
+            ),
+          ),
+        ),
+      );
     } catch (error) {
       state.textContent = error.name === 'AbortError' ? 'Stopped.' : '';
       problems.show(error, form);
@@ -79,7 +113,16 @@ export async function picturesView({ page, studio }) {
   const seedNow = () => (seed.value === '' ? freshSeed() : Number(seed.value));
   const draw = () => {
     const used = seedNow();
-    const values = { model: model.select.value, prompt: prompt.value.trim(), negative: negative.value.trim() || undefined, n: n.value(), seed: used, steps: steps.value(), cond_scale: guidance.value(), response_format: 'b64_json' };
+    const values = {
+      model: model.select.value,
+      prompt: prompt.value.trim(),
+      negative: negative.value.trim() || undefined,
+      n: n.value(),
+      seed: used,
+      steps: steps.value(),
+      cond_scale: guidance.value(),
+      response_format: 'b64_json',
+    };
     return run((signal) => post('/v1/images/generations', values, signal), prompt.value.trim(), used);
   };
 
@@ -93,7 +136,12 @@ export async function picturesView({ page, studio }) {
     }
     const brush = new Brush(image);
     const trouble = problemPlace();
-    const words = el('input', { name: 'prompt', value: prompt.value, placeholder: 'what is to be there', autocomplete: 'off' });
+    const words = el('input', {
+      name: 'prompt',
+      value: prompt.value,
+      placeholder: 'what is to be there',
+      autocomplete: 'off',
+    });
     const paint = el('button', { type: 'button', class: 'primary' }, 'Make the painted part anew');
     paint.addEventListener('click', async () => {
       trouble.clear();
@@ -103,14 +151,51 @@ export async function picturesView({ page, studio }) {
         return;
       }
       const used = seedNow();
-      const form = formOf({ image: new File([blob], 'picture.png', { type: blob.type || 'image/png' }), mask: await brush.png(), prompt: words.value.trim(), model: model.select.value, seed: used });
-      await run(async (signal) => (await request('/v1/images/edits', { method: 'POST', form, signal })).json(), words.value.trim() || 'Painted anew', used);
+      const form = formOf({
+        image: new File([blob], 'picture.png', { type: blob.type || 'image/png' }),
+        mask: await brush.png(),
+        prompt: words.value.trim(),
+        model: model.select.value,
+        seed: used,
+      });
+      await run(
+        async (signal) => (await request('/v1/images/edits', { method: 'POST', form, signal })).json(),
+        words.value.trim() || 'Painted anew',
+        used,
+      );
     });
-    replace(inpaint, el('section', { class: 'card inpaint', 'aria-label': 'Paint over' }, el('h2', {}, 'Paint over'), brush.element, field('What is to be there', words), trouble.element, el('div', { class: 'buttons' }, paint, el('button', { type: 'button', onclick: () => replace(inpaint) }, 'Close'))));
+    replace(
+      inpaint,
+      el(
+        'section',
+        { class: 'card inpaint', 'aria-label': 'Paint over' },
+        el('h2', {}, 'Paint over'),
+        brush.element,
+        field('What is to be there', words),
+        trouble.element,
+        el(
+          'div',
+          { class: 'buttons' },
+          paint,
+          el('button', { type: 'button', onclick: () => replace(inpaint) }, 'Close'),
+        ),
+      ),
+    );
     brush.canvas.focus();
   }
 
-  const form = el('form', { class: 'card' }, field('Prompt', prompt), field('Without', negative), n.element, steps.element, guidance.element, el('div', { class: 'tools' }, field('Seed', seed), model.element), el('div', { class: 'buttons' }, go, halt, state), problems.element);
+  const form = el(
+    'form',
+    { class: 'card' },
+    field('Prompt', prompt),
+    field('Without', negative),
+    n.element,
+    steps.element,
+    guidance.element,
+    el('div', { class: 'tools' }, field('Seed', seed), model.element),
+    el('div', { class: 'buttons' }, go, halt, state),
+    problems.element,
+  );
   form.addEventListener('submit', (event) => {
     event.preventDefault();
     draw();
@@ -120,6 +205,25 @@ export async function picturesView({ page, studio }) {
     event.preventDefault();
     if (form.reportValidity() && !go.disabled) draw();
   });
-  replace(page, el('h1', {}, 'Pictures'), el('div', { class: 'two narrow-first' }, el('div', { class: 'stack' }, form, dropPlace({ label: 'Or a picture of yours to paint over', hint: 'Drop a png or jpg here, or choose one.', accept: 'image/*', onfile: openBrush })), el('div', { class: 'stack' }, inpaint, grid)));
+  replace(
+    page,
+    el('h1', {}, 'Pictures'),
+    el(
+      'div',
+      { class: 'two narrow-first' },
+      el(
+        'div',
+        { class: 'stack' },
+        form,
+        dropPlace({
+          label: 'Or a picture of yours to paint over',
+          hint: 'Drop a png or jpg here, or choose one.',
+          accept: 'image/*',
+          onfile: openBrush,
+        }),
+      ),
+      el('div', { class: 'stack' }, inpaint, grid),
+    ),
+  );
   return () => stop?.abort();
 }

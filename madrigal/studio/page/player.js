@@ -21,11 +21,25 @@ export class Player {
     this.source = source;
     this.audio = el('audio', { preload: 'metadata' });
     this.button = el('button', { type: 'button', class: 'play', onclick: () => this.toggle() });
-    this.range = el('input', { type: 'range', min: 0, max: 1000, step: 1, value: 0, 'aria-label': `Position in ${label}`, oninput: () => this.#seek() });
+    this.range = el('input', {
+      type: 'range',
+      min: 0,
+      max: 1000,
+      step: 1,
+      value: 0,
+      'aria-label': `Position in ${label}`,
+      oninput: () => this.#seek(),
+    });
     this.time = el('span', { class: 'time number' }, '–');
     this.head = el('div', { class: 'head', hidden: true });
     this.picture = el('div', { class: 'picture' }, this.head);
-    this.element = el('div', { class: 'player' }, picture && this.picture, el('div', { class: 'row' }, this.button, this.range, !blind && this.time), this.audio);
+    this.element = el(
+      'div',
+      { class: 'player' },
+      picture && this.picture,
+      el('div', { class: 'row' }, this.button, this.range, !blind && this.time),
+      this.audio,
+    );
     this.onended = null;
     this.heard = false;
     this.#name();
@@ -47,7 +61,8 @@ export class Player {
   async #spectrogram(path) {
     try {
       const url = await fileUrl(path);
-      if (!this.released) this.picture.prepend(el('img', { src: url, alt: `Spectrogram of ${this.label}`, draggable: 'false' }));
+      if (!this.released)
+        this.picture.prepend(el('img', { src: url, alt: `Spectrogram of ${this.label}`, draggable: 'false' }));
     } catch {
       this.picture.classList.add('without');
     }
@@ -80,9 +95,19 @@ export class Player {
     };
     this.audio.addEventListener('loadedmetadata', tell);
     this.audio.addEventListener('seeked', tell);
-    this.audio.addEventListener('play', () => { this.#name(); requestAnimationFrame(frame); });
-    this.audio.addEventListener('pause', () => { this.#name(); tell(); });
-    this.audio.addEventListener('ended', () => { this.heard = true; this.audio.currentTime = 0; this.onended?.(); });
+    this.audio.addEventListener('play', () => {
+      this.#name();
+      requestAnimationFrame(frame);
+    });
+    this.audio.addEventListener('pause', () => {
+      this.#name();
+      tell();
+    });
+    this.audio.addEventListener('ended', () => {
+      this.heard = true;
+      this.audio.currentTime = 0;
+      this.onended?.();
+    });
   }
 
   #seek() {

@@ -5,7 +5,12 @@ import { forServer } from './wav.js';
 /** A button that records until it is pressed again; `done` gets a wav file, `failed` an error. */
 export function recordButton({ done, failed, longest = 30 }) {
   const label = el('span', {}, 'Record');
-  const button = el('button', { type: 'button', class: 'record', 'aria-pressed': 'false' }, el('i', { 'aria-hidden': 'true' }), label);
+  const button = el(
+    'button',
+    { type: 'button', class: 'record', 'aria-pressed': 'false' },
+    el('i', { 'aria-hidden': 'true' }),
+    label,
+  );
   let recorder = null;
   const idle = () => {
     recorder = null;

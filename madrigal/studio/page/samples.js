@@ -41,7 +41,9 @@ function cell(id, step, item, players) {
     const text = el('pre', { tabindex: '0' });
     box.append(text);
     whenSeen(box, async () => {
-      text.textContent = await request(item.url).then((response) => response.text()).catch((error) => error.message);
+      text.textContent = await request(item.url)
+        .then((response) => response.text())
+        .catch((error) => error.message);
     });
   }
   return box;
@@ -53,7 +55,10 @@ function groups(items) {
     if (!found.has(item.group)) found.set(item.group, []);
     found.get(item.group).push(item);
   }
-  return [...found].map(([group, members]) => [group, members.sort((a, b) => rank(a) - rank(b) || a.name.localeCompare(b.name))]);
+  return [...found].map(([group, members]) => [
+    group,
+    members.sort((a, b) => rank(a) - rank(b) || a.name.localeCompare(b.name)),
+  ]);
 }
 
 export async function samplesPanel(place, id, run) {
@@ -69,25 +74,51 @@ export async function samplesPanel(place, id, run) {
   };
   const older = el('button', { type: 'button', onclick: () => go(-1) }, 'Older');
   const newer = el('button', { type: 'button', onclick: () => go(1) }, 'Newer');
-  const tools = el('div', { class: 'tools' }, el('label', { class: 'field' }, el('span', {}, 'Step'), select), older, newer,
-    el('p', { class: 'hint' }, 'In an item, ', el('kbd', {}, '1'), ' ', el('kbd', {}, '2'), ' ', el('kbd', {}, '3'), ' switch between its sounds at the same place.'));
+  const tools = el(
+    'div',
+    { class: 'tools' },
+    el('label', { class: 'field' }, el('span', {}, 'Step'), select),
+    older,
+    newer,
+    el(
+      'p',
+      { class: 'hint' },
+      'In an item, ',
+      el('kbd', {}, '1'),
+      ' ',
+      el('kbd', {}, '2'),
+      ' ',
+      el('kbd', {}, '3'),
+      ' switch between its sounds at the same place.',
+    ),
+  );
 
   function show(step) {
     chosen = step;
     for (const player of players) player.release();
     players = [];
     const at = steps.findIndex((entry) => entry.step === step);
-    replace(select, steps.map((entry) => el('option', { value: entry.step, selected: entry.step === step }, count(entry.step))));
+    replace(
+      select,
+      steps.map((entry) => el('option', { value: entry.step, selected: entry.step === step }, count(entry.step))),
+    );
     older.disabled = at >= steps.length - 1;
     newer.disabled = at <= 0;
-    replace(out, groups(steps[at].items).map(([group, items]) => {
-      const own = [];
-      const pictures = items.every((item) => item.kind === 'image');
-      const section = el('section', { class: `sample-group${pictures ? ' pictures' : ''}`, 'aria-label': `Item ${group}` }, items.map((item) => cell(id, step, item, own)));
-      section.addEventListener('keydown', (event) => switchAmong(own, event));
-      players.push(...own);
-      return section;
-    }));
+    replace(
+      out,
+      groups(steps[at].items).map(([group, items]) => {
+        const own = [];
+        const pictures = items.every((item) => item.kind === 'image');
+        const section = el(
+          'section',
+          { class: `sample-group${pictures ? ' pictures' : ''}`, 'aria-label': `Item ${group}` },
+          items.map((item) => cell(id, step, item, own)),
+        );
+        section.addEventListener('keydown', (event) => switchAmong(own, event));
+        players.push(...own);
+        return section;
+      }),
+    );
     announce(`Samples of step ${count(step)}`);
   }
 
@@ -111,7 +142,13 @@ export async function samplesPanel(place, id, run) {
     const before = steps.map((entry) => `${entry.step}:${entry.items.length}`).join();
     steps = (await get(runPath(id, '/samples'), stop.signal)).steps;
     if (!steps.length) {
-      replace(place, empty('No samples yet', el('p', {}, 'They are written every plan.save_results_every steps and appear here by themselves.')));
+      replace(
+        place,
+        empty(
+          'No samples yet',
+          el('p', {}, 'They are written every plan.save_results_every steps and appear here by themselves.'),
+        ),
+      );
     } else if (steps.map((entry) => `${entry.step}:${entry.items.length}`).join() !== before) {
       if (!out.isConnected) replace(place, tools, out);
       const sounding = players.some((player) => !player.audio.paused);

@@ -74,7 +74,8 @@ export function ticks(low, high, wanted) {
   const part = rough / power;
   const unit = power * (part >= 7.07 ? 10 : part >= 3.16 ? 5 : part >= 1.41 ? 2 : 1);
   const found = [];
-  for (let index = Math.ceil(low / unit); index * unit <= high; index += 1) found.push(Number((index * unit).toPrecision(12)));
+  for (let index = Math.ceil(low / unit); index * unit <= high; index += 1)
+    found.push(Number((index * unit).toPrecision(12)));
   return found;
 }
 

@@ -46,7 +46,9 @@ export class StreamPlayer {
     this.next += buffer.duration;
     this.sources.add(source);
     source.onended = () => this.sources.delete(source);
-    if (this.firstSound === null) this.firstSound = performance.now() + 1000 * (LEAD + (this.context.outputLatency || this.context.baseLatency || 0));
+    if (this.firstSound === null)
+      this.firstSound =
+        performance.now() + 1000 * (LEAD + (this.context.outputLatency || this.context.baseLatency || 0));
   }
 
   get seconds() {
@@ -59,7 +61,10 @@ export class StreamPlayer {
 
   /** Resolves when the last piece has sounded, or at once when stopped. */
   async ended() {
-    while (this.remaining > 0 && !this.stopped) await new Promise((resolve) => { setTimeout(resolve, Math.min(100, 1000 * this.remaining + 5)); });
+    while (this.remaining > 0 && !this.stopped)
+      await new Promise((resolve) => {
+        setTimeout(resolve, Math.min(100, 1000 * this.remaining + 5));
+      });
     await this.close();
   }
 

@@ -15,7 +15,11 @@ const FORMATS = ['wav', 'mp3', 'flac', 'opus'];
 /** What has been said in this tab: the text, the player, the figures, and files of it. */
 function takeOf({ speech, pcm, wav, rate, first }) {
   const length = pcm.byteLength / 2 / rate;
-  const player = new Player({ label: `“${speech.input.slice(0, 60)}”`, source: wav, picture: stillWave({ samples: floatsOfPcm(pcm), rate }) });
+  const player = new Player({
+    label: `“${speech.input.slice(0, 60)}”`,
+    source: wav,
+    picture: stillWave({ samples: floatsOfPcm(pcm), rate }),
+  });
   const problems = problemPlace();
   const name = slug(speech.input);
   const save = async (format, button) => {
@@ -27,7 +31,10 @@ function takeOf({ speech, pcm, wav, rate, first }) {
     problems.clear();
     try {
       // The same seed says the same again; only the container is another.
-      const response = await request('/v1/audio/speech', { method: 'POST', json: { ...speech, response_format: format } });
+      const response = await request('/v1/audio/speech', {
+        method: 'POST',
+        json: { ...speech, response_format: format },
+      });
       download(await response.blob(), `${name}.${format}`);
     } catch (error) {
       problems.show(error);
@@ -35,10 +42,34 @@ function takeOf({ speech, pcm, wav, rate, first }) {
       button.disabled = false;
     }
   };
-  const facts = [speech.voice, `seed ${speech.seed}`, seconds(length), first === null ? null : `first sound after ${Math.round(first)} ms`].filter(Boolean);
-  const element = el('article', { class: 'take', data: { seconds: length.toFixed(4), bytes: String(pcm.byteLength), first: first === null ? '' : String(Math.round(first)) } },
-    el('p', { class: 'said' }, speech.input), player.element, el('p', { class: 'number muted facts-line' }, facts.join(' · ')),
-    el('div', { class: 'buttons small', role: 'group', 'aria-label': 'Download' }, speech.formats.map((format) => el('button', { type: 'button', onclick: (event) => save(format, event.currentTarget) }, format))), problems.element);
+  const facts = [
+    speech.voice,
+    `seed ${speech.seed}`,
+    seconds(length),
+    first === null ? null : `first sound after ${Math.round(first)} ms`,
+  ].filter(Boolean);
+  const element = el(
+    'article',
+    {
+      class: 'take',
+      data: {
+        seconds: length.toFixed(4),
+        bytes: String(pcm.byteLength),
+        first: first === null ? '' : String(Math.round(first)),
+      },
+    },
+    el('p', { class: 'said' }, speech.input),
+    player.element,
+    el('p', { class: 'number muted facts-line' }, facts.join(' · ')),
+    el(
+      'div',
+      { class: 'buttons small', role: 'group', 'aria-label': 'Download' },
+      speech.formats.map((format) =>
+        el('button', { type: 'button', onclick: (event) => save(format, event.currentTarget) }, format),
+      ),
+    ),
+    problems.element,
+  );
   return { element, player };
 }
 
@@ -48,12 +79,23 @@ function voiceList() {
   let voices = [];
   const problems = problemPlace();
   const picked = () => voices[Number(select.value)];
-  const show = () => { drop.hidden = !picked()?.uploaded; };
+  const show = () => {
+    drop.hidden = !picked()?.uploaded;
+  };
   select.addEventListener('change', show);
   async function update(choose) {
     ({ voices } = await get('/v1/audio/voices'));
     const several = new Set(voices.map((voice) => voice.model)).size > 1;
-    replace(select, voices.map((voice, index) => el('option', { value: index, selected: choose ? voice.id === choose : voice.default }, `${voice.name}${several ? `, ${voice.model}` : ''}${voice.uploaded ? ' (yours)' : ''}`)));
+    replace(
+      select,
+      voices.map((voice, index) =>
+        el(
+          'option',
+          { value: index, selected: choose ? voice.id === choose : voice.default },
+          `${voice.name}${several ? `, ${voice.model}` : ''}${voice.uploaded ? ' (yours)' : ''}`,
+        ),
+      ),
+    );
     show();
   }
   drop.addEventListener('click', async () => {
@@ -66,7 +108,12 @@ function voiceList() {
       problems.show(error);
     }
   });
-  return { element: el('div', { class: 'voice-choice' }, field('Voice', select), drop, problems.element), select, update, picked };
+  return {
+    element: el('div', { class: 'voice-choice' }, field('Voice', select), drop, problems.element),
+    select,
+    update,
+    picked,
+  };
 }
 
 /** A new voice by a prompt of a few seconds. */
@@ -74,7 +121,14 @@ function newVoice(studio, added) {
   const problems = problemPlace();
   const [least, most] = studio.limits.prompt_seconds;
   const file = el('input', { type: 'file', name: 'file', accept: 'audio/*,.wav,.flac,.mp3,.ogg,.opus' });
-  const name = el('input', { name: 'name', required: true, pattern: '[a-z0-9][a-z0-9\\-]{0,40}', placeholder: 'my-voice', autocomplete: 'off', title: 'small letters, figures and hyphens' });
+  const name = el('input', {
+    name: 'name',
+    required: true,
+    pattern: '[a-z0-9][a-z0-9\\-]{0,40}',
+    placeholder: 'my-voice',
+    autocomplete: 'off',
+    title: 'small letters, figures and hyphens',
+  });
   const text = el('textarea', { name: 'text', rows: 2 });
   const heard = el('div', { class: 'heard' });
   const go = el('button', { class: 'primary' }, 'Add the voice');
@@ -86,15 +140,31 @@ function newVoice(studio, added) {
       prompt = await forServer(given);
       const sound = await decoded(prompt);
       replace(heard, new Player({ label: 'your prompt', source: prompt, picture: stillWave(sound) }).element);
-      if (sound.seconds < least || sound.seconds > most) problems.show(new Error(`The prompt is ${sound.seconds.toFixed(1)} s long; it should be ${least} to ${most} s.`));
+      if (sound.seconds < least || sound.seconds > most)
+        problems.show(
+          new Error(`The prompt is ${sound.seconds.toFixed(1)} s long; it should be ${least} to ${most} s.`),
+        );
     } catch (error) {
       prompt = null;
       problems.show(error);
     }
   };
   file.addEventListener('change', () => file.files[0] && take(file.files[0]));
-  const form = el('form', {}, el('div', { class: 'buttons' }, field('A recording', file), recordButton({ done: take, failed: (error) => problems.show(error), longest: most })),
-    heard, field('Name', name), field('What is said in it', text, 'Optional; with it the voice is followed more closely.'), problems.element, el('div', { class: 'buttons' }, go));
+  const form = el(
+    'form',
+    {},
+    el(
+      'div',
+      { class: 'buttons' },
+      field('A recording', file),
+      recordButton({ done: take, failed: (error) => problems.show(error), longest: most }),
+    ),
+    heard,
+    field('Name', name),
+    field('What is said in it', text, 'Optional; with it the voice is followed more closely.'),
+    problems.element,
+    el('div', { class: 'buttons' }, go),
+  );
   form.addEventListener('submit', async (event) => {
     event.preventDefault();
     if (!prompt) {
@@ -105,7 +175,10 @@ function newVoice(studio, added) {
     go.disabled = true;
     problems.clear();
     try {
-      const response = await request('/v1/audio/voices', { method: 'POST', form: formOf({ name: name.value, file: prompt, text: text.value.trim() }) });
+      const response = await request('/v1/audio/voices', {
+        method: 'POST',
+        form: formOf({ name: name.value, file: prompt, text: text.value.trim() }),
+      });
       const voice = await response.json();
       announce(`The voice ${voice.id} is there.`);
       form.reset();
@@ -129,7 +202,14 @@ export async function voicesView({ page, studio }) {
   }
   const problems = problemPlace();
   const most = studio.limits.text_chars;
-  const input = el('textarea', { name: 'input', rows: 5, maxlength: most, required: true, placeholder: 'Type what is to be said.', 'aria-keyshortcuts': 'Control+Enter' });
+  const input = el('textarea', {
+    name: 'input',
+    rows: 5,
+    maxlength: most,
+    required: true,
+    placeholder: 'Type what is to be said.',
+    'aria-keyshortcuts': 'Control+Enter',
+  });
   input.value = sessionStorage.getItem('madrigal-text') ?? '';
   const left = el('small', { class: 'number' });
   const countLeft = () => {
@@ -140,11 +220,35 @@ export async function voicesView({ page, studio }) {
   countLeft();
   const voices = voiceList();
   const own = models[0].defaults ?? {};
-  const ownOf = (value, at, digits = 0) => ({ at: value ?? at, text: value === undefined || value === null ? 'the voice’s own' : value.toFixed(digits) });
+  const ownOf = (value, at, digits = 0) => ({
+    at: value ?? at,
+    text: value === undefined || value === null ? 'the voice’s own' : value.toFixed(digits),
+  });
   const steps = slider('Steps', { name: 'steps', min: 1, max: 64, step: 1, own: ownOf(own.steps, 16) });
-  const guidance = slider('Guidance', { name: 'cond_scale', min: 0, max: 4, step: 0.1, own: ownOf(own.cond_scale, 1, 1), show: (value) => value.toFixed(1) });
-  const speed = slider('Speed', { name: 'speed', min: 0.5, max: 2, step: 0.05, value: 1, show: (value) => `${value.toFixed(2)} ×` });
-  const seed = el('input', { type: 'number', name: 'seed', min: 0, max: 2 ** 31 - 1, step: 1, placeholder: 'a new one each time' });
+  const guidance = slider('Guidance', {
+    name: 'cond_scale',
+    min: 0,
+    max: 4,
+    step: 0.1,
+    own: ownOf(own.cond_scale, 1, 1),
+    show: (value) => value.toFixed(1),
+  });
+  const speed = slider('Speed', {
+    name: 'speed',
+    min: 0.5,
+    max: 2,
+    step: 0.05,
+    value: 1,
+    show: (value) => `${value.toFixed(2)} ×`,
+  });
+  const seed = el('input', {
+    type: 'number',
+    name: 'seed',
+    min: 0,
+    max: 2 ** 31 - 1,
+    step: 1,
+    placeholder: 'a new one each time',
+  });
   const speak = el('button', { class: 'primary', type: 'submit' }, 'Speak ', el('kbd', {}, 'Ctrl Enter'));
   const halt = el('button', { type: 'button', disabled: true, onclick: () => stop?.() }, 'Stop ', el('kbd', {}, 'Esc'));
   const state = el('p', { class: 'number muted now', role: 'status' });
@@ -156,8 +260,13 @@ export async function voicesView({ page, studio }) {
     stop?.();
     problems.clear();
     const speech = {
-      model: voices.picked().model, voice: voices.picked().id, input: input.value.trim(), seed: seed.value === '' ? freshSeed() : Number(seed.value),
-      speed: speed.value(), steps: steps.value(), cond_scale: guidance.value(),
+      model: voices.picked().model,
+      voice: voices.picked().id,
+      input: input.value.trim(),
+      seed: seed.value === '' ? freshSeed() : Number(seed.value),
+      speed: speed.value(),
+      steps: steps.value(),
+      cond_scale: guidance.value(),
     };
     const abort = new AbortController();
     let stream = null;
@@ -172,7 +281,11 @@ export async function voicesView({ page, studio }) {
     state.textContent = 'Waiting for the first sound …';
     const began = performance.now();
     try {
-      const response = await request('/v1/audio/speech', { method: 'POST', json: { ...speech, response_format: 'pcm' }, signal: abort.signal });
+      const response = await request('/v1/audio/speech', {
+        method: 'POST',
+        json: { ...speech, response_format: 'pcm' },
+        signal: abort.signal,
+      });
       const rate = Number(response.headers.get('X-Madrigal-Sample-Rate')) || 24_000;
       stream = new StreamPlayer(rate);
       const reader = response.body.getReader();
@@ -180,11 +293,18 @@ export async function voicesView({ page, studio }) {
         const { done, value } = await reader.read();
         if (done) break;
         stream.push(value);
-        if (stream.firstSound !== null) state.textContent = `First sound after ${Math.round(stream.firstSound - began)} ms, ${seconds(stream.seconds)} so far`;
+        if (stream.firstSound !== null)
+          state.textContent = `First sound after ${Math.round(stream.firstSound - began)} ms, ${seconds(stream.seconds)} so far`;
       }
       if (!stream.bytes) throw new Error('The server sent no sound.');
       const formats = FORMATS.filter((format) => studio.formats.includes(format));
-      const take = takeOf({ speech: Object.defineProperty(speech, 'formats', { value: formats, enumerable: false }), pcm: stream.pcm(), wav: stream.wav(), rate, first: stream.firstSound - began });
+      const take = takeOf({
+        speech: Object.defineProperty(speech, 'formats', { value: formats, enumerable: false }),
+        pcm: stream.pcm(),
+        wav: stream.wav(),
+        rate,
+        first: stream.firstSound - began,
+      });
       players.push(take.player);
       takes.prepend(take.element);
       state.textContent = `First sound after ${Math.round(stream.firstSound - began)} ms, ${seconds(stream.seconds)} in ${seconds((performance.now() - began) / 1000)}`;
@@ -201,7 +321,13 @@ export async function voicesView({ page, studio }) {
     }
   }
 
-  const form = el('form', { class: 'card speak' }, el('label', { class: 'field' }, el('span', {}, 'Text', left), input), el('div', { class: 'buttons' }, speak, halt, state), problems.element);
+  const form = el(
+    'form',
+    { class: 'card speak' },
+    el('label', { class: 'field' }, el('span', {}, 'Text', left), input),
+    el('div', { class: 'buttons' }, speak, halt, state),
+    problems.element,
+  );
   form.addEventListener('submit', (event) => {
     event.preventDefault();
     say();
@@ -214,8 +340,30 @@ export async function voicesView({ page, studio }) {
     } else if (event.key === 'Escape' && stop) stop();
   };
   page.addEventListener('keydown', keys);
-  const settings = el('section', { class: 'card settings', 'aria-label': 'Settings' }, voices.element, speed.element, steps.element, guidance.element, field('Seed', seed));
-  replace(page, el('h1', {}, 'Voices'), el('div', { class: 'two' }, el('div', { class: 'stack' }, form, takes), el('div', { class: 'stack' }, settings, newVoice(studio, (id) => voices.update(id)))));
+  const settings = el(
+    'section',
+    { class: 'card settings', 'aria-label': 'Settings' },
+    voices.element,
+    speed.element,
+    steps.element,
+    guidance.element,
+    field('Seed', seed),
+  );
+  replace(
+    page,
+    el('h1', {}, 'Voices'),
+    el(
+      'div',
+      { class: 'two' },
+      el('div', { class: 'stack' }, form, takes),
+      el(
+        'div',
+        { class: 'stack' },
+        settings,
+        newVoice(studio, (id) => voices.update(id)),
+      ),
+    ),
+  );
   await voices.update();
   return () => {
     stop?.();

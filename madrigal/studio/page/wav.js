@@ -28,7 +28,9 @@ export function floatsOfPcm(bytes) {
 
 export function pcmOfFloats(floats) {
   const view = new DataView(new ArrayBuffer(2 * floats.length));
-  floats.forEach((value, index) => view.setInt16(2 * index, Math.round(32767 * Math.max(-1, Math.min(1, value))), true));
+  floats.forEach((value, index) =>
+    view.setInt16(2 * index, Math.round(32767 * Math.max(-1, Math.min(1, value))), true),
+  );
   return new Uint8Array(view.buffer);
 }
 

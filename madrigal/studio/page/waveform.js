@@ -19,9 +19,16 @@ export function drawWave(canvas, { samples, rate }, { spans = [], played } = {})
   const middle = canvas.height / 2;
   const scale = (0.92 * middle) / loudest;
   const length = samples.length / rate;
-  const inside = (column) => spans.some(([from, to]) => (column / columns) * length >= from && (column / columns) * length <= to);
+  const inside = (column) =>
+    spans.some(([from, to]) => (column / columns) * length >= from && (column / columns) * length <= to);
   context.fillStyle = colour('accent-faint');
-  for (const [from, to] of spans) context.fillRect((from / length) * canvas.width, 0, Math.max(1, ((to - from) / length) * canvas.width), canvas.height);
+  for (const [from, to] of spans)
+    context.fillRect(
+      (from / length) * canvas.width,
+      0,
+      Math.max(1, ((to - from) / length) * canvas.width),
+      canvas.height,
+    );
   const [plain, marked] = [colour('wave'), colour('accent')];
   const step = canvas.width / columns;
   for (let column = 0; column < columns; column += 1) {
@@ -74,8 +81,13 @@ export class SpanWave {
   }
 
   #label() {
-    const marked = this.span ? `marked ${this.span[0].toFixed(2)} to ${this.span[1].toFixed(2)} seconds` : 'nothing marked';
-    this.canvas.setAttribute('aria-label', `Waveform of ${this.length.toFixed(1)} seconds, ${marked}. Arrow keys move, with Shift they mark, Escape clears.`);
+    const marked = this.span
+      ? `marked ${this.span[0].toFixed(2)} to ${this.span[1].toFixed(2)} seconds`
+      : 'nothing marked';
+    this.canvas.setAttribute(
+      'aria-label',
+      `Waveform of ${this.length.toFixed(1)} seconds, ${marked}. Arrow keys move, with Shift they mark, Escape clears.`,
+    );
   }
 
   set(span, { quiet = false } = {}) {
@@ -88,7 +100,9 @@ export class SpanWave {
   }
 
   #covers(word) {
-    return Boolean(this.span) && (word.start + word.end) / 2 >= this.span[0] && (word.start + word.end) / 2 <= this.span[1];
+    return (
+      Boolean(this.span) && (word.start + word.end) / 2 >= this.span[0] && (word.start + word.end) / 2 <= this.span[1]
+    );
   }
 
   wordsInside() {
@@ -102,13 +116,25 @@ export class SpanWave {
 
   setWords(words) {
     this.words = words;
-    replace(this.wordRow, words.map((word, index) => {
-      const button = el('button', { type: 'button', 'aria-pressed': 'false', tabindex: index ? '-1' : '0', title: `${seconds(word.start)} to ${seconds(word.end)}` }, word.word);
-      button.word = word;
-      button.addEventListener('click', (event) => this.#choose(index, event.shiftKey));
-      button.addEventListener('keydown', (event) => this.#wordKey(index, event));
-      return button;
-    }));
+    replace(
+      this.wordRow,
+      words.map((word, index) => {
+        const button = el(
+          'button',
+          {
+            type: 'button',
+            'aria-pressed': 'false',
+            tabindex: index ? '-1' : '0',
+            title: `${seconds(word.start)} to ${seconds(word.end)}`,
+          },
+          word.word,
+        );
+        button.word = word;
+        button.addEventListener('click', (event) => this.#choose(index, event.shiftKey));
+        button.addEventListener('keydown', (event) => this.#wordKey(index, event));
+        return button;
+      }),
+    );
     this.#layWords();
   }
 
@@ -140,7 +166,9 @@ export class SpanWave {
     event.preventDefault();
     const next = Math.min(this.words.length - 1, Math.max(0, index + by));
     const buttons = [...this.wordRow.children];
-    buttons.forEach((button, at) => { button.tabIndex = at === next ? 0 : -1; });
+    buttons.forEach((button, at) => {
+      button.tabIndex = at === next ? 0 : -1;
+    });
     buttons[next].focus();
     if (event.shiftKey) {
       this.anchor ??= index;
@@ -168,7 +196,9 @@ export class SpanWave {
       this.set([from, this.cursor]);
       from = null;
     });
-    this.canvas.addEventListener('pointercancel', () => { from = null; });
+    this.canvas.addEventListener('pointercancel', () => {
+      from = null;
+    });
     this.canvas.addEventListener('keydown', (event) => this.#key(event));
   }
 

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,9 @@ FLAGS = [
     "--use-fake-ui-for-media-stream",
 ]
 ROOT = Path(__file__).parents[3]
+SENTENCE = "The quick brown fox jumps over the lazy dog."
+WAIT = float(os.environ.get("STUDIO_BROWSER_SECONDS", "60"))
+"""Seconds to wait for something to appear; a busy machine may need more of them."""
 
 
 def chromium() -> str | None:
@@ -88,3 +92,12 @@ def browser(flags: Sequence[str] = ()) -> Iterator[Any]:
             yield made
         finally:
             made.close()
+
+
+def until(page: Any, expression: str, argument: Any = None) -> None:
+    """Wait until an expression of the page is true; Playwright's own way needs `eval`, which the policy forbids."""
+    end = time.monotonic() + WAIT
+    while not page.evaluate(expression, argument):
+        if time.monotonic() > end:
+            raise AssertionError(f"In {WAIT:.0f} s it did not come true that {expression}")
+        page.wait_for_timeout(40)

@@ -4,19 +4,13 @@ import io
 from typing import Any
 
 import soundfile
+from driving import SENTENCE, until
 
-SENTENCE = "The quick brown fox jumps over the lazy dog."
 
-
-def test_a_span_is_marked_by_words_and_replaced(open_page: Any, address: str) -> None:
+def test_a_span_is_marked_by_words_and_replaced(open_page: Any, spoken: bytes) -> None:
     page = open_page("edit")
-    said = page.request.post(
-        f"{address}/v1/audio/speech", data={"model": "tts-1", "input": SENTENCE, "response_format": "wav"}
-    )
-    before, rate = soundfile.read(io.BytesIO(said.body()))
-    page.locator("input[type=file]").set_input_files(
-        {"name": "fox.wav", "mimeType": "audio/wav", "buffer": said.body()}
-    )
+    before, rate = soundfile.read(io.BytesIO(spoken))
+    page.locator("input[type=file]").set_input_files({"name": "fox.wav", "mimeType": "audio/wav", "buffer": spoken})
     page.get_by_label("What is said").fill(SENTENCE)
     page.get_by_role("button", name="Find the words").click()
     words = page.locator(".words button")
@@ -45,10 +39,10 @@ def test_a_span_is_marked_by_words_and_replaced(open_page: Any, address: str) ->
     assert (before[:untouched] == after[:untouched]).all()
     result.get_by_role("button", name="Play the recording after").click()
     audio = result.locator("audio").nth(1).element_handle()
-    page.wait_for_function("audio => audio.currentTime > 0.1", arg=audio)
+    until(page, "audio => audio.currentTime > 0.1", audio)
 
 
-def test_a_span_is_marked_by_mouse_and_by_keys(open_page: Any, address: str) -> None:
+def test_a_span_is_marked_by_mouse_and_by_keys(open_page: Any) -> None:
     page = open_page("edit")
     tone = io.BytesIO()
     soundfile.write(tone, [0.1, -0.1] * 24_000, 24_000, format="WAV")

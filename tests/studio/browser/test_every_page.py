@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from driving import studio
+from driving import studio, until
 
 RUN = [f"run/codec{part}" for part in ("", "/samples", "/recipe", "/diff", "/disk")]
 ROUTES = ["runs", *RUN, "voices", "edit", "pictures", "music", "listening"]
@@ -14,7 +14,7 @@ def test_every_page_opens_at_phone_width_and_in_both_colours(open_page: Any, sch
     page = open_page("runs", viewport={"width": 375, "height": 740}, color_scheme=scheme)
     for route in ROUTES:
         page.evaluate("route => { location.hash = '#/' + route }", route)
-        page.wait_for_function("!!document.querySelector('main h1')")
+        until(page, "!!document.querySelector('main h1')")
         page.wait_for_timeout(300)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), route
         assert page.locator("[role=alert]").count() == 0, route
@@ -50,7 +50,7 @@ def test_the_key_is_asked_for_once(open_page: Any, folder: Any, tmp_path: Any, t
         page.goto(f"{address}/#/run/codec/samples")
         page.get_by_role("button", name="Play original of item 0").click()
         audio = page.locator("audio").first.element_handle()
-        page.wait_for_function("audio => audio.currentTime > 0.1", arg=audio)
+        until(page, "audio => audio.currentTime > 0.1", audio)
         assert not page.locator("#key").evaluate("dialog => dialog.open")
     troubles.clear()  # the browser notes every answer of 401
 

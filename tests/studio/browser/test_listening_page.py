@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from driving import until
+
 
 def _make(page: Any, kind: str, title: str) -> str:
     page.locator("main h1").wait_for()
@@ -29,15 +31,13 @@ def test_an_ab_test_is_taken_by_keys_and_its_file_is_right(open_page: Any, folde
         page.locator(".trial.ab").wait_for()
         page.keyboard.press("a")
         playing = page.locator(".pair audio").first.element_handle()
-        page.wait_for_function("audio => audio.currentTime > 0.05", arg=playing)
+        until(page, "audio => audio.currentTime > 0.05", playing)
         page.keyboard.press("b")
-        page.wait_for_function("audio => audio.paused", arg=playing)
+        until(page, "audio => audio.paused", playing)
         state = page.locator("main p[role=status]").inner_text()
         expected.append((len(expected), choice))
         page.keyboard.press(key)
-        page.wait_for_function(
-            "before => document.querySelector('main p[role=status]').textContent !== before", arg=state
-        )
+        until(page, "before => document.querySelector('main p[role=status]').textContent !== before", state)
     page.get_by_text("Thank you, Ann.").wait_for()
     lines = [json.loads(line) for line in (folder / "listening" / f"{test}.jsonl").read_text().splitlines()]
     assert [line["listener"] for line in lines] == ["Ann", "Ann"]
@@ -74,9 +74,7 @@ def test_a_mushra_test_wants_every_score(open_page: Any, folder: Path) -> None:
         assert go.is_enabled()
         state = page.locator("main p[role=status]").inner_text()
         page.keyboard.press("Enter")
-        page.wait_for_function(
-            "before => document.querySelector('main p[role=status]').textContent !== before", arg=state
-        )
+        until(page, "before => document.querySelector('main p[role=status]').textContent !== before", state)
     page.get_by_text("Thank you, Bob.").wait_for()
     lines = [json.loads(line) for line in (folder / "listening" / f"{test}.jsonl").read_text().splitlines()]
     assert [sorted(line["scores"]) for line in lines] == [["codec", "group/other", "reference"]] * 2

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from driving import until
+
 
 def test_runs_are_listed_and_filtered(open_page: Any) -> None:
     page = open_page("runs")
@@ -12,7 +14,7 @@ def test_runs_are_listed_and_filtered(open_page: Any) -> None:
         "stopped",
     }
     page.get_by_label("Filter").fill("stopped")
-    page.wait_for_function("document.querySelectorAll('tr[data-run]').length === 1")
+    until(page, "document.querySelectorAll('tr[data-run]').length === 1")
     assert "20 / 100" in page.locator("tr[data-run]").inner_text()
 
 
@@ -27,9 +29,9 @@ def test_a_training_is_started_its_curve_moves_and_it_is_stopped(open_page: Any,
     page.wait_for_url("**/#/run/live")
     drawn = page.locator("figure.chart", has_text="generator/mel").locator("canvas")
     drawn.wait_for()
-    page.wait_for_function("e => Number(e.dataset.points) > 0", arg=drawn.element_handle())
+    until(page, "e => Number(e.dataset.points) > 0", drawn.element_handle())
     first, picture = int(drawn.get_attribute("data-last")), drawn.evaluate("canvas => canvas.toDataURL()")
-    page.wait_for_function("([e, n]) => Number(e.dataset.last) > n", arg=[drawn.element_handle(), first])
+    until(page, "([e, n]) => Number(e.dataset.last) > n", [drawn.element_handle(), first])
     assert drawn.evaluate("canvas => canvas.toDataURL()") != picture
     page.get_by_role("button", name="Save and stop").click()
     page.locator(".facts .state.stopped").wait_for()
@@ -41,7 +43,7 @@ def test_curves_zoom_by_drag_and_keys_and_lie_over_each_other(open_page: Any) ->
     page = open_page("run/codec")
     chart = page.locator("figure.chart").first
     canvas = chart.locator("canvas")
-    page.wait_for_function("e => Number(e.dataset.points) > 0", arg=canvas.element_handle())
+    until(page, "e => Number(e.dataset.points) > 0", canvas.element_handle())
     page.wait_for_timeout(300)
     whole = canvas.evaluate("canvas => canvas.chart.domain")
     box = canvas.bounding_box()
@@ -72,14 +74,14 @@ def test_a_sample_plays_beside_its_original(open_page: Any) -> None:
     page = open_page("run/codec/samples")
     page.get_by_role("button", name="Play original of item 0").click()
     audio = page.locator(".sample", has_text="original").first.locator("audio")
-    page.wait_for_function("audio => audio.currentTime > 0.1", arg=audio.element_handle())
+    until(page, "audio => audio.currentTime > 0.1", audio.element_handle())
     titles = page.locator(".sample-group").first.locator("figcaption").all_inner_texts()
     assert titles[:3] == ["original", "reconstruction", "words"] or titles[0] == "original"
     assert {"reconstruction", "reconstruction (EMA)", "words"} <= set(titles)
     page.locator(".sample img").first.wait_for()
     # Another sound of the same item, at the same place, and the first is silent.
     page.keyboard.press("2")
-    page.wait_for_function("audio => audio.paused", arg=audio.element_handle())
+    until(page, "audio => audio.paused", audio.element_handle())
     page.get_by_role("button", name="Pause reconstruction of item 0").wait_for()
     page.get_by_role("button", name="Older").click()
     assert page.get_by_label("Step").input_value() == "20"

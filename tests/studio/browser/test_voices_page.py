@@ -4,11 +4,10 @@ import io
 from typing import Any
 
 import soundfile
+from driving import SENTENCE, until
 
-SENTENCE = "The quick brown fox jumps over the lazy dog."
 
-
-def test_a_sentence_is_spoken_and_has_the_right_length(open_page: Any, address: str) -> None:
+def test_a_sentence_is_spoken_and_has_the_right_length(open_page: Any, spoken: bytes) -> None:
     page = open_page("voices")
     page.get_by_label("Text").fill(SENTENCE)
     page.get_by_label("Seed").fill("7")
@@ -18,13 +17,12 @@ def test_a_sentence_is_spoken_and_has_the_right_length(open_page: Any, address: 
     take = page.locator(".take")
     take.wait_for()
     assert asked["seed"] == 7
-    # What the page kept is, sample by sample, as long as what the server says in a file of its own.
-    told = page.request.post(f"{address}/v1/audio/speech", data={**asked, "response_format": "wav"})
-    whole = soundfile.info(io.BytesIO(told.body()))
+    # What the page kept is to the sample as long as the file that the server makes of the same text and seed.
+    whole = soundfile.info(io.BytesIO(spoken))
     assert int(take.get_attribute("data-bytes")) == 2 * whole.frames
     assert float(take.get_attribute("data-first")) > 0
     audio = take.locator("audio")
-    page.wait_for_function("audio => audio.duration > 0", arg=audio.element_handle())
+    until(page, "audio => audio.duration > 0", audio.element_handle())
     assert abs(audio.evaluate("audio => audio.duration") - whole.duration) < 0.01
     assert 1.5 < whole.duration < 6
     with page.expect_download() as saved:
@@ -47,11 +45,11 @@ def test_speaking_needs_no_mouse(open_page: Any) -> None:
     page.keyboard.type("Good morning.")
     page.keyboard.press("Control+Enter")
     page.locator(".take").wait_for()
-    page.wait_for_function("document.querySelector('.speak .buttons button:nth-child(2)').disabled")
+    until(page, "document.querySelector('.speak .buttons button:nth-child(2)').disabled")
     _tab_to(page, "document.activeElement.matches('.take .play')")
     page.keyboard.press("Space")
     audio = page.locator(".take audio").element_handle()
-    page.wait_for_function("audio => audio.currentTime > 0.1", arg=audio)
+    until(page, "audio => audio.currentTime > 0.1", audio)
 
 
 def test_stop_ends_the_speech(open_page: Any) -> None:
@@ -74,19 +72,16 @@ def test_an_error_is_the_servers_sentence_at_its_field(open_page: Any, troubles:
     troubles.clear()  # the browser notes every answer of 400
 
 
-def test_a_voice_is_made_from_a_recording_and_removed(open_page: Any, address: str) -> None:
+def test_a_voice_is_made_from_a_recording_and_removed(open_page: Any, spoken: bytes) -> None:
     page = open_page("voices")
-    said = page.request.post(
-        f"{address}/v1/audio/speech", data={"model": "tts-1", "input": SENTENCE, "response_format": "wav"}
-    )
     page.get_by_text("A voice of your own").click()
-    page.get_by_label("A recording").set_input_files({"name": "me.wav", "mimeType": "audio/wav", "buffer": said.body()})
+    page.get_by_label("A recording").set_input_files({"name": "me.wav", "mimeType": "audio/wav", "buffer": spoken})
     page.get_by_label("Name", exact=True).fill("me-again")
     page.get_by_label("What is said in it").fill(SENTENCE)
     page.get_by_role("button", name="Add the voice").click()
-    page.wait_for_function("document.querySelector('select[name=voice]').selectedOptions[0]?.text.includes('me-again')")
+    until(page, "document.querySelector('select[name=voice]').selectedOptions[0]?.text.includes('me-again')")
     page.get_by_role("button", name="Remove this voice").click()
-    page.wait_for_function("!document.querySelector('select[name=voice]').textContent.includes('me-again')")
+    until(page, "!document.querySelector('select[name=voice]').textContent.includes('me-again')")
 
 
 def _tab_to(page: Any, where: str) -> None:
