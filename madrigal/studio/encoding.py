@@ -41,7 +41,7 @@ class Encoder:
         self._begin = b""
         if kind == "wav":
             self._begin = wav_header(sample_rate, channels, samples)
-        # A flac without its length in the header is one that libsndfile itself cannot read: it is sent when it is whole.
+        # A flac without its length is one that libsndfile itself cannot read: it is sent when it is whole.
         self._sink: _Sink | io.BytesIO = io.BytesIO() if kind == "flac" else _Sink()
         self._file = None
         if kind in _CODERS:

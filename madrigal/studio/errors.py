@@ -12,6 +12,9 @@ from starlette.exceptions import HTTPException
 from madrigal.data.failures import DecodeError
 from madrigal.errors import UserError
 
+LATER = 5.0
+"""Seconds after which to try again, where nobody knows better."""
+
 
 class ErrorBody(BaseModel):
     """What went wrong: a sentence, whose fault it is, which parameter is meant, and a word for programs."""
@@ -42,7 +45,7 @@ class ApiError(Exception):
     ) -> None:
         super().__init__(message)
         self.status, self.message, self.code, self.param = status, message, code, param
-        self.retry_after = retry_after
+        self.retry_after = LATER if retry_after is None and status in (429, 503) else retry_after
 
     @property
     def headers(self) -> dict[str, str]:

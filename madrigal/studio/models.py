@@ -3,9 +3,10 @@
 Everything is found by listing folders; a request only names what is listed.
 """
 
+import functools
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -15,10 +16,10 @@ from madrigal.engine.learned import recipe_of
 from madrigal.engine.pretrained import SHIPPED
 from madrigal.errors import UserError
 from madrigal.studio.errors import ApiError, shown
-from madrigal.studio.runs import run_folders
+from madrigal.studio.runs import Recipes, run_folders
 from madrigal.studio.settings import StudioSettings
 from madrigal.studio.work import interruptible
-from madrigal.voicebox.voice import voice_files
+from madrigal.voicebox.voice import VOICES, voice_files
 
 Kind = Literal["speech", "pictures", "music", "continuation", "codec"]
 SYSTEMS: dict[str, Kind] = {
@@ -46,7 +47,7 @@ class Model:
 
     def voices(self) -> dict[str, Path]:
         """Its own voices by name, the one that speaks where none is named first."""
-        files = voice_files(self.folder)
+        files = _voices_of(self.folder, _changed(self.folder / VOICES))
         first = config_of(self.folder).get("voice")
         return {**({first: files[first]} if first in files else {}), **files}
 
@@ -62,33 +63,53 @@ class Models:
 
     def __init__(self, settings: StudioSettings, loaders: dict[Kind, Callable[[Path, str], Any]] | None = None) -> None:
         self._settings = settings
-        self._loaders = loaders or LOADERS
+        self._loaders = {**LOADERS, **(loaders or {})}
         self._loaded: OrderedDict[tuple[str, str], Any] = OrderedDict()
         self._lock = threading.RLock()
+        self._recipes = Recipes()
 
     def listed(self) -> list[Model]:
-        """The named voices first, then what comes with madrigal, then the runs of the folder."""
-        found = [_model(path.name, path) for path in self._settings.voice_runs]
-        if self._settings.shipped:
-            found += [_model(SHIPPED_VOICE, SHIPPED / SHIPPED_VOICE), _model(SHIPPED_CODEC, SHIPPED / SHIPPED_CODEC)]
-        found += [_model(name, path) for name, path in run_folders(self._settings.folder).items()]
+        """All of them, each name once."""
         known: dict[str, Model] = {}
-        for model in found:
-            if model is not None:
-                known.setdefault(model.id, model)
+        for model in self._found():
+            known.setdefault(model.id, model)
         return list(known.values())
+
+    def _found(self) -> Iterator[Model]:
+        """The named voices first, then what comes with madrigal, then the runs of the folder."""
+        named = [(path.name, path) for path in self._settings.voice_runs]
+        if self._settings.shipped:
+            named += [(name, SHIPPED / name) for name in (SHIPPED_VOICE, SHIPPED_CODEC)]
+        yield from filter(None, (self._model(name, path) for name, path in named))
+        runs = run_folders(self._settings.folder).items()
+        yield from filter(None, (self._model(name, path) for name, path in runs))
 
     def find(self, name: str | None, kind: Kind) -> Model:
         """The model of this name and kind, or the first of the kind where none is named."""
-        fitting = [model for model in self.listed() if model.kind == kind]
-        if (name is None or name in ALIASES) and fitting:
-            return fitting[0]
-        for model in fitting:
-            if model.id == name:
+        wanted = None if name in ALIASES else name
+        fitting = []
+        for model in self._found():
+            if model.kind == kind and wanted in (None, model.id):
                 return model
+            fitting += [model] if model.kind == kind else []
         known = f"there is {', '.join(model.id for model in fitting)}" if fitting else "there is none"
         asked = "" if name is None else f" {shown(name)}"
         raise ApiError(404, f"There is no model{asked} for {kind}; {known}.", code="model_not_found", param="model")
+
+    def _model(self, name: str, folder: Path) -> Model | None:
+        """What lies in a folder, if it is good for something."""
+        system = self._recipes.of(folder).get("system")
+        if system is None:
+            config = config_of(folder)
+            # An exported codec says nothing of its system.
+            system = config.get("kind") or ("soundstream" if "codebook_size" in config else None)
+        kind = SYSTEMS.get(str(system))
+        if kind is None or not _is_usable(folder):
+            return None
+        try:
+            return Model(name, kind, folder, int(folder.stat().st_mtime))
+        except OSError:
+            return None
 
     def loaded(self, model: Model) -> Any:
         """The model itself; in a worker's thread, for it may take its time."""
@@ -118,19 +139,17 @@ class Models:
         return interruptible(made, (Transformer,)) if hasattr(made, "modules") else made
 
 
-def _model(name: str, folder: Path) -> Model | None:
-    """What lies in a folder, if it is good for something."""
-    config = config_of(folder)
-    system = recipe_of(folder).get("system") or config.get("kind")
-    if system is None and "codebook_size" in config:
-        system = "soundstream"  # an exported codec says nothing of its system
-    kind = SYSTEMS.get(str(system))
-    if kind is None or not _is_usable(folder):
-        return None
+@functools.lru_cache(maxsize=256)
+def _voices_of(folder: Path, _: int) -> dict[str, Path]:
+    """Read once for every state of the folder."""
+    return voice_files(folder)
+
+
+def _changed(path: Path) -> int:
     try:
-        return Model(name, kind, folder, int(folder.stat().st_mtime))
+        return path.stat().st_mtime_ns
     except OSError:
-        return None
+        return 0
 
 
 def _is_usable(folder: Path) -> bool:

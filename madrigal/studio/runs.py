@@ -3,6 +3,7 @@
 import json
 import os
 import threading
+import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,15 +20,25 @@ from madrigal.studio.errors import ApiError, shown
 OWN = frozenset({"checkpoints", "samples", "tokens", "data", "voices", "listening", "prepared"})
 """Folders of a run, or of the studio, that hold no runs."""
 DEEPEST = 4
+SIZE_SECONDS = 20.0
 KINDS = {".wav": "audio", ".flac": "audio", ".png": "image", ".jpg": "image", ".txt": "text"}
 MEDIA = {".wav": "audio/wav", ".flac": "audio/flac", ".png": "image/png", ".jpg": "image/jpeg", ".txt": "text/plain"}
+
+
+MOST_FOLDERS = 5_000
+"""So many are looked into: somebody's data may lie among the runs."""
 
 
 def run_folders(root: Path) -> dict[str, Path]:
     """All runs below `root` by their names, which are their places in it, with slashes."""
     found: dict[str, Path] = {}
+    looked = 0
 
     def look(folder: Path, depth: int) -> None:
+        nonlocal looked
+        looked += 1
+        if looked > MOST_FOLDERS:
+            return
         try:
             below = [entry for entry in os.scandir(folder) if entry.is_dir()]
         except OSError:
@@ -45,11 +56,30 @@ def run_folders(root: Path) -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
+class Recipes:
+    """Recipes of runs; one that has not changed is not read again."""
+
+    def __init__(self) -> None:
+        self._known: dict[Path, tuple[int, dict[str, Any]]] = {}
+
+    def of(self, run: Path) -> dict[str, Any]:
+        try:
+            changed = (run / "recipe.yaml").stat().st_mtime_ns
+        except OSError:
+            return {}
+        known = self._known.get(run)
+        if known is None or known[0] != changed:
+            known = self._known[run] = (changed, recipe_of(run))
+        return known[1]
+
+
 class Runs:
     """The runs of a folder, with what was read of their figures kept, for they are asked for again and again."""
 
     def __init__(self, root: Path, *, control: bool = False) -> None:
         self.root, self.control = root, control
+        self.recipes = Recipes()
+        self._sizes: dict[Path, tuple[float, int]] = {}
         self.started: dict[str, int] = {}
         """Processes that this studio has started, by run: they may not have got as far as the run's lock."""
         self._figures: OrderedDict[Path, _Figures] = OrderedDict()
@@ -90,7 +120,7 @@ class Runs:
         }
 
     def _row(self, name: str, path: Path, folders: dict[str, Path]) -> dict[str, Any]:
-        recipe, run = recipe_of(path), RunFolder(path)
+        recipe, run = self.recipes.of(path), RunFolder(path)
         plan = recipe.get("plan")
         parents = [other for other in folders if name.startswith(other + "/")]
         parts = [folders[other] for other in folders if other.startswith(name + "/")]
@@ -108,7 +138,7 @@ class Runs:
             "total_steps": total if isinstance(total, int) else None,
             "loss": figures.loss,
             "updated": _updated(run, parts),
-            "size_bytes": size_of(path),
+            "size_bytes": self._size(path),
             "parent": parent,
             "has_samples": bool(sample_steps(path)),
             "can_resume": state == "stopped" and parent is None,
@@ -120,7 +150,7 @@ class Runs:
         if name in self.started or any(trained_by(place) is not None for place in (path, *parts)):
             return "training"
         if parts and not (path / "checkpoints").is_dir():
-            wanted = [recipe_of(part).get("plan") for part in parts]
+            wanted = [self.recipes.of(part).get("plan") for part in parts]
             ends = [plan.get("num_train_steps") if isinstance(plan, dict) else None for plan in wanted]
             steps = [self.figures(part).last_step for part in parts]
             trained = [key for key, value in recipe.items() if isinstance(value, dict) and "recipe" in value]
@@ -129,6 +159,13 @@ class Runs:
         if isinstance(total, int) and step >= total:
             return "finished"
         return "stopped" if recipe else "unknown"
+
+    def _size(self, path: Path) -> int:
+        """Of all files; counted again after a while, for there may be many."""
+        now, known = time.monotonic(), self._sizes.get(path)
+        if known is None or now - known[0] > SIZE_SECONDS:
+            known = self._sizes[path] = (now, size_of(path))
+        return known[1]
 
     def figures(self, path: Path) -> "_Figures":
         """What `metrics.jsonl` holds; only what is new is read again."""
@@ -181,7 +218,7 @@ class Runs:
 
     def diff(self, left: str, right: str) -> list[dict[str, Any]]:
         """The keys in which two recipes differ."""
-        found = changes(recipe_of(self.find(left)), recipe_of(self.find(right)))
+        found = changes(self.recipes.of(self.find(left)), self.recipes.of(self.find(right)))
         return [{"key": key, "left": _said(a), "right": _said(b)} for key, (a, b) in found.items()]
 
 

@@ -14,10 +14,6 @@ from madrigal.studio.errors import ApiError
 T = TypeVar("T")
 
 
-class ClientLeft(Exception):
-    """Who asked has gone; there is nobody to answer."""
-
-
 async def gone(receive: Receive) -> None:
     """Comes back when the client has left; only after its body was read."""
     while (await receive())["type"] != "http.disconnect":
@@ -82,5 +78,8 @@ class Streamed(Response):
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         async for piece in self.pieces:
             message = {"type": "http.response.body", "body": piece, "more_body": True}
-            await asyncio.wait_for(send(message), self._stall)
+            try:
+                await asyncio.wait_for(send(message), self._stall)
+            except TimeoutError:
+                raise ApiError(499, "The client takes nothing any more.", code="client_stalled") from None
         await send({"type": "http.response.body", "body": b"", "more_body": False})

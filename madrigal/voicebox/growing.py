@@ -23,9 +23,9 @@ from madrigal.voicebox.voice import Voice
 
 PARTS_SECONDS = (0.35, 1.4)
 """Of the first parts at the least: each sounds for about as long as the next one takes to be made."""
-AHEAD_SECONDS = 0.15
-"""So much more than a part is made, for its end is said as something that goes on."""
-PROMPT_SECONDS = 1.0
+AHEAD_SECONDS = 0.5
+"""So much more than a part is made: its end is said as something that goes on, and models know no holes so short."""
+PROMPT_SECONDS = 0.7
 """So much of the voice stands before the first parts, which have to come soon; before the last one stands all of it."""
 REST_SECONDS = 0.4
 """Less than that is not worth a part of its own."""
