@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import io
 import socket
 import threading
 import time
@@ -8,18 +7,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import soundfile
 import uvicorn
 from fastapi import FastAPI
-from stand_ins import StandInVoice, write_run, write_voice_folder
+from stand_ins import StandInVoice, wav_bytes, write_run, write_voice_folder
 from starlette.testclient import TestClient
 
 from madrigal.studio.app import create_app
 from madrigal.studio.settings import Limits, StudioSettings
-
-KEY = "a-key-for-tests"
 
 
 @pytest.fixture
@@ -81,10 +76,3 @@ def served() -> Iterator[Callable[[FastAPI], str]]:
 @pytest.fixture
 def wav() -> bytes:
     return wav_bytes(2.0)
-
-
-def wav_bytes(seconds: float, rate: int = 16_000, channels: int = 1, kind: str = "WAV", **options: Any) -> bytes:
-    wave = 0.3 * np.sin(np.arange(int(seconds * rate)) * 0.05)
-    out = io.BytesIO()
-    soundfile.write(out, np.repeat(wave[:, None], channels, 1).astype(np.float32), rate, format=kind, **options)
-    return out.getvalue()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import threading
@@ -26,6 +27,7 @@ RATE = 24_000
 WORD = 2_400
 """Samples of a word, and of a piece."""
 FINGERPRINT = "stand-in"
+KEY = "a-key-for-tests"
 
 
 class StandInVoice:
@@ -103,3 +105,10 @@ def write_run(
     checkpoint.mkdir(parents=True)
     (checkpoint / "model.safetensors").write_bytes(b"0" * 1000)
     return folder
+
+
+def wav_bytes(seconds: float, rate: int = 16_000, channels: int = 1, kind: str = "WAV", **options: Any) -> bytes:
+    wave = 0.3 * np.sin(np.arange(int(seconds * rate)) * 0.05)
+    out = io.BytesIO()
+    soundfile.write(out, np.repeat(wave[:, None], channels, 1).astype(np.float32), rate, format=kind, **options)
+    return out.getvalue()

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable, Iterator
 
 import pytest
-from conftest import KEY
 from fastapi import FastAPI
+from stand_ins import KEY
 from starlette.testclient import TestClient
 
 from madrigal.studio.guards import JsonLines

@@ -15,9 +15,9 @@ import numpy as np
 import psutil
 import pytest
 import soundfile
-from conftest import wav_bytes
 from fastapi import FastAPI
 from PIL import Image
+from stand_ins import wav_bytes
 from starlette.testclient import TestClient
 
 MEGABYTES = 400

@@ -10,10 +10,9 @@ from pathlib import Path
 import openai
 import pytest
 import soundfile
-from conftest import KEY
 from fastapi import FastAPI
 from PIL import Image
-from stand_ins import RATE, WORD
+from stand_ins import KEY, RATE, WORD
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import soundfile
 import torch
-from conftest import wav_bytes
 from fastapi import FastAPI
 from small_codecs import small_codec
+from stand_ins import wav_bytes
 from starlette.testclient import TestClient
 from voicebox_speaking import hum, speaking_run
 

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import wav_bytes
-from stand_ins import StandInVoice
+from stand_ins import StandInVoice, wav_bytes
 from starlette.testclient import TestClient
 
 
