@@ -56,7 +56,7 @@ def main() -> None:
         if asked.muse:
             shutil.copytree(asked.muse, folder / "muse", symlinks=True)
         training = contextlib.ExitStack()
-        with training, studio(folder) as address, browser() as chromium:
+        with training, studio(folder, "--timeout", "600") as address, browser() as chromium:
             for run in ("codec-6k", "voice/flow"):
                 training.enter_context(RunFolder(folder / run).held())
             looks = [("", "light", SIZE)]

@@ -110,11 +110,11 @@ const chartOf = (name, names) => {
 function sections(names) {
   const found = new Map();
   for (const name of names) {
-    const section = name.includes('/') ? name.split('/')[0] : 'other';
+    const section = name.includes('/') ? name.split('/')[0] : 'training';
     if (!found.has(section)) found.set(section, []);
     found.get(section).push(name);
   }
-  const rank = (section) => (section === 'valid' ? 0 : section === 'other' ? 2 : 1);
+  const rank = (section) => (section === 'valid' ? 0 : 1);
   return [...found].sort(([a], [b]) => rank(a) - rank(b));
 }
 

@@ -11,9 +11,10 @@ import { decoded, floatsOfPcm, forServer } from './wav.js';
 import { stillWave } from './waveform.js';
 
 const FORMATS = ['wav', 'mp3', 'flac', 'opus'];
+const USUAL_RATE = 24_000;
 
 /** What has been said in this tab: the text, the player, the figures, and files of it. */
-function takeOf({ speech, pcm, wav, rate, first }) {
+function takeOf({ speech, formats, pcm, wav, rate, first }) {
   const length = pcm.byteLength / 2 / rate;
   const player = new Player({
     label: `“${speech.input.slice(0, 60)}”`,
@@ -64,7 +65,7 @@ function takeOf({ speech, pcm, wav, rate, first }) {
     el(
       'div',
       { class: 'buttons small', role: 'group', 'aria-label': 'Download' },
-      speech.formats.map((format) =>
+      formats.map((format) =>
         el('button', { type: 'button', onclick: (event) => save(format, event.currentTarget) }, format),
       ),
     ),
@@ -269,12 +270,13 @@ export async function voicesView({ page, studio }) {
       cond_scale: guidance.value(),
     };
     const abort = new AbortController();
-    let stream = null;
+    // Made before the sound is there: to open the sound card takes its time too.
+    let stream = new StreamPlayer(USUAL_RATE);
     let cut = false;
     const mine = () => {
       cut = true;
       abort.abort();
-      stream?.pause();
+      stream.pause();
     };
     stop = mine;
     halt.disabled = false;
@@ -286,8 +288,8 @@ export async function voicesView({ page, studio }) {
         json: { ...speech, response_format: 'pcm' },
         signal: abort.signal,
       });
-      const rate = Number(response.headers.get('X-Madrigal-Sample-Rate')) || 24_000;
-      stream = new StreamPlayer(rate);
+      const rate = Number(response.headers.get('X-Madrigal-Sample-Rate')) || USUAL_RATE;
+      if (rate !== stream.rate) stream = new StreamPlayer(rate);
       const reader = response.body.getReader();
       for (;;) {
         const { done, value } = await reader.read();
@@ -299,7 +301,8 @@ export async function voicesView({ page, studio }) {
       if (!stream.bytes) throw new Error('The server sent no sound.');
       const formats = FORMATS.filter((format) => studio.formats.includes(format));
       const take = takeOf({
-        speech: Object.defineProperty(speech, 'formats', { value: formats, enumerable: false }),
+        speech,
+        formats,
         pcm: stream.pcm(),
         wav: stream.wav(),
         rate,
@@ -309,10 +312,11 @@ export async function voicesView({ page, studio }) {
       takes.prepend(take.element);
       state.textContent = `First sound after ${Math.round(stream.firstSound - began)} ms, ${seconds(stream.seconds)} in ${seconds((performance.now() - began) / 1000)}`;
       await stream.ended();
+      if (cut) state.textContent = 'Stopped.';
     } catch (error) {
       state.textContent = cut ? 'Stopped.' : '';
       if (!cut) problems.show(error, form);
-      stream?.pause();
+      stream.pause();
     } finally {
       if (stop === mine) {
         stop = null;

@@ -48,7 +48,11 @@ export function stillWave(sound, options = {}) {
   const canvas = el('canvas', { class: 'wave', 'aria-hidden': 'true' });
   const draw = () => drawWave(canvas, sound, options);
   new ResizeObserver(draw).observe(canvas);
-  document.addEventListener('themechange', draw);
+  const redraw = () => {
+    if (canvas.isConnected) draw();
+    else document.removeEventListener('themechange', redraw);
+  };
+  document.addEventListener('themechange', redraw);
   return canvas;
 }
 

@@ -42,7 +42,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def address(folder: Path, chromium: Any) -> Iterator[str]:
     """`madrigal studio` as people start it, with the voice that is shipped."""
-    with driving.studio(folder, "--control", "--data-root", str(folder.parent / "recordings")) as address:
+    options = ["--control", "--data-root", str(folder.parent / "recordings"), "--timeout", str(10 * driving.WAIT)]
+    with driving.studio(folder, *options) as address:
         yield address
 
 
