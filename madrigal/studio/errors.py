@@ -79,7 +79,7 @@ def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The answers of a route that are errors, for the OpenAPI document."""
     return {
         status: {"model": ErrorAnswer, "description": HTTPStatus(status).phrase}
-        for status in sorted({*statuses, 400, 401, 403, 413, 500, 503})
+        for status in sorted({*statuses, 400, 401, 403, 408, 413, 500, 503})
     }
 
 

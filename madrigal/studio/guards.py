@@ -1,5 +1,6 @@
 """What every request passes: who asks, from where, how much; and what every answer carries."""
 
+import asyncio
 import hmac
 import ipaddress
 import json
@@ -33,6 +34,7 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(self)",
 }
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+METHODS = SAFE | {"POST", "PUT", "PATCH", "DELETE"}
 
 
 class Guard:
@@ -67,7 +69,8 @@ class Guard:
     def _note(self, scope: Scope, answer: "_Answer", seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "unknown")
         status = answer.status or 499  # who asked has left before there was an answer
-        self.watching.requests.labels(route, scope["method"], str(status)).inc()
+        method = scope["method"] if scope["method"] in METHODS else "other"
+        self.watching.requests.labels(route, method, str(status)).inc()
         told = {
             "request_id": answer.request_id,
             "method": scope["method"],
@@ -130,12 +133,17 @@ class Guard:
 
     def _bounded(self, scope: Scope, receive: Receive) -> Receive:
         """A body is counted while it comes, whatever its header said."""
-        received = 0
+        received, is_whole = 0, False
 
         async def counted() -> Message:
-            nonlocal received
-            message = await receive()
+            nonlocal received, is_whole
+            try:
+                # When all of it is here, what is waited for is that the client leaves.
+                message = await asyncio.wait_for(receive(), None if is_whole else self.settings.limits.stall_seconds)
+            except TimeoutError:
+                raise HTTPException(408, "The body does not come.") from None
             received += len(message.get("body", b""))
+            is_whole = not message.get("more_body", False)
             if received > self.settings.limits.body_bytes:
                 # As an HTTPException it passes through parsers unharmed.
                 raise HTTPException(413, self._too_large().message)

@@ -1,6 +1,7 @@
 """What the routes of one application share: its settings, models, voices, runs, line of work and figures."""
 
 import logging
+import threading
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from starlette.requests import Request
 
 from madrigal.studio.control import Control
+from madrigal.studio.errors import ApiError
 from madrigal.studio.listening import Listening
 from madrigal.studio.models import Models
 from madrigal.studio.runs import Runs
@@ -33,6 +35,7 @@ class Studio:
         self.control = Control(settings, self.runs)
         self.listening = Listening(settings.folder, self.runs)
         self.line = WorkLine(workers=limits.workers, waiting=limits.waiting, timeout=limits.timeout_seconds)
+        self._lock = threading.Lock()
         self._prompts: OrderedDict[tuple[Path, float], Voice] = OrderedDict()
         self._recogniser: Any = None
         self.watching.waiting.set_function(lambda: self.line.waiting)
@@ -45,12 +48,16 @@ class Studio:
 
     def prompt(self, voice: Listed) -> Voice:
         """A voice from its file; those that were asked for lately are kept."""
-        key = (voice.file, voice.file.stat().st_mtime)
-        if key not in self._prompts:
-            self._prompts[key] = Voice.load(voice.file)
-            while len(self._prompts) > 64:
-                self._prompts.popitem(last=False)
-        return self._prompts[key]
+        try:
+            key = (voice.file, voice.file.stat().st_mtime)
+        except OSError as error:
+            raise ApiError(400, f"There is no voice {voice.id} any more.", code="voice_not_found") from error
+        with self._lock:
+            if key not in self._prompts:
+                self._prompts[key] = Voice.load(voice.file)
+                while len(self._prompts) > 64:
+                    self._prompts.popitem(last=False)
+            return self._prompts[key]
 
     def made(self, sound: bytes, model: str, seconds: float) -> bytes:
         """Note what a model has made, and hand it on."""

@@ -25,7 +25,7 @@ class Limits(BaseModel):
     waiting: int = Field(32, ge=0, description="requests that wait for their turn; more are told to come back")
     workers: int = Field(1, ge=1, description="requests that are worked on at once")
     requests: int = Field(256, ge=1, description="requests that are open at once, of any kind")
-    timeout_seconds: float = Field(120.0, gt=0, description="from a request's arrival to the end of its work")
+    timeout_seconds: float = Field(300.0, gt=0, description="from a request's arrival to the end of its work")
     stall_seconds: float = Field(30.0, gt=0, description="a client that takes no bytes for so long is left")
     grace_seconds: float = Field(30.0, ge=0, description="what is going on may take so long when the server stops")
     models: int = Field(4, ge=1, description="models that are kept in memory")

@@ -1,5 +1,7 @@
 """Figures of the server itself, for Prometheus."""
 
+from typing import Any
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -14,7 +16,7 @@ class Watching:
         self.registry = CollectorRegistry()
         self.is_leaving = False
         self.now_open = 0
-        own = {"registry": self.registry, "namespace": "madrigal"}
+        own: dict[str, Any] = {"registry": self.registry, "namespace": "madrigal"}
         self.requests = Counter("requests", "Requests by route and status", ["route", "method", "status"], **own)
         self.open = Gauge("requests_open", "Requests that are open now", **own)
         self.open.set_function(lambda: self.now_open)

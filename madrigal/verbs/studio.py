@@ -33,7 +33,7 @@ def studio(
     ] = None,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Requests that are worked on at once.")] = 1,
     waiting: Annotated[int, typer.Option(min=0, help="Requests that may wait for their turn.")] = 32,
-    timeout: Annotated[float, typer.Option(min=1.0, help="Seconds that a request may take.")] = 120.0,
+    timeout: Annotated[float, typer.Option(min=1.0, help="Seconds that a request may take.")] = 300.0,
     grace: Annotated[float, typer.Option(min=0.0, help="Seconds to finish what is going on, when stopped.")] = 30.0,
     device: Annotated[str, typer.Option(help="Where models run, such as cuda or cuda:1.")] = "cpu",
     ray: Annotated[

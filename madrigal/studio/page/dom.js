@@ -24,17 +24,19 @@ export function replace(element, ...children) {
   return element;
 }
 
-/** A labelled control; `hint` is read out with it. */
+/** A labelled control; the `hint` describes it and is no part of its name. */
 export function field(label, control, hint) {
-  const wrapper = el('label', { class: 'field' }, el('span', {}, label), control);
-  if (hint) wrapper.append(el('small', {}, hint));
-  return wrapper;
+  const named = el('label', { class: 'field' }, el('span', {}, label), control);
+  if (!hint) return named;
+  const told = el('small', { id: uniqueId('hint') }, hint);
+  control.setAttribute('aria-describedby', told.id);
+  return el('div', { class: 'field' }, named, told);
 }
 
 /** A slider that shows its value; `own` is what stands there when the value is left to the model. */
 export function slider(label, { name, min, max, step, value, own, show = String }) {
   // No <output>: a label would name that and not the slider.
-  const output = el('b', { class: 'number' });
+  const output = el('b', { class: 'number', 'aria-hidden': 'true' });
   const range = el('input', { type: 'range', name, min, max, step });
   let untouched = own !== undefined && value === undefined;
   range.value = value ?? own?.at ?? min;

@@ -212,7 +212,7 @@ export async function voicesView({ page, studio }) {
     'aria-keyshortcuts': 'Control+Enter',
   });
   input.value = sessionStorage.getItem('madrigal-text') ?? '';
-  const left = el('small', { class: 'number' });
+  const left = el('small', { class: 'number', 'aria-hidden': 'true' });
   const countLeft = () => {
     left.textContent = `${input.value.length} / ${most}`;
     sessionStorage.setItem('madrigal-text', input.value);
