@@ -108,6 +108,8 @@ class Shots:
         write_small(self.page.screenshot(), self.out / f"studio-runs{self.ending}.png")
         for part in ("Samples", "Recipe", "Compare recipes", "Disk"):
             self.page.get_by_role("tab", name=part, exact=True).click()
+            if part == "Samples":
+                self.page.locator(".sample img").nth(8).wait_for()
             self.page.wait_for_timeout(900)
             self.take(f"run-{part.split()[0].lower()}", extra=part != "Samples")
 
@@ -142,7 +144,7 @@ class Shots:
             self.page.keyboard.press("Control+Enter")
             self.page.locator(".drawn img").first.wait_for(timeout=300_000)
             self.page.wait_for_timeout(300)
-            self.page.get_by_role("button", name="Paint over").first.click()
+            self.page.get_by_role("button", name="Paint over", exact=True).first.click()
             box = self.page.locator("canvas.brush").bounding_box()
             self.page.mouse.move(box["x"] + 0.3 * box["width"], box["y"] + 0.35 * box["height"])
             self.page.mouse.down()

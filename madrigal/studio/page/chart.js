@@ -1,7 +1,7 @@
 // One chart on one canvas: lines over steps, zoom, a cursor. It knows nothing of runs or of the server.
 import { announce, el, replace } from './dom.js';
 import { count, figure } from './format.js';
-import { logTicks, lowerBound, nearest, range, smoothed, ticks } from './series.js';
+import { logTicks, lowerBound, nearest, range, smoothed, spacing, ticks } from './series.js';
 import { colour } from './theme.js';
 
 const LEFT = 52;
@@ -10,17 +10,18 @@ const TOP = 8;
 const BOTTOM = 22;
 
 export class Chart {
-  /** `shared` is the state that all charts of a panel have in common: domain, cursor, log, smoothing. */
+  /** `shared` is the state that all charts of a panel have in common: domain, cursor, log, smoothing, spacing. */
   constructor(title, shared) {
     this.title = title;
     this.shared = shared;
     this.lines = [];
     this.canvas = el('canvas', { tabindex: '0', role: 'img', 'aria-roledescription': 'chart' });
+    this.step = el('span', { class: 'at number' });
     this.readout = el('span', { class: 'readout number' });
     this.element = el(
       'figure',
       { class: 'chart' },
-      el('figcaption', {}, el('span', { class: 'name' }, title), this.readout),
+      el('figcaption', {}, el('span', { class: 'name', title }, title), this.step, this.readout),
       this.canvas,
     );
     this.back = document.createElement('canvas');
@@ -35,7 +36,9 @@ export class Chart {
   }
 
   refresh() {
-    this.smooth = this.lines.map((line) => smoothed(line.points, this.shared.smoothing));
+    // Smoothing reaches over steps, not points: what is logged rarely is hardly smoothed.
+    this.weights = this.lines.map((line) => this.shared.smoothing ** (spacing(line.points) / this.shared.spacing));
+    this.smooth = this.lines.map((line, index) => smoothed(line.points, this.weights[index]));
     const last = this.lines[0]?.points.at(-1);
     this.canvas.setAttribute(
       'aria-label',
@@ -73,7 +76,7 @@ export class Chart {
     this.domain = this.shared.visibleDomain();
     const values = [];
     this.lines.forEach((line, index) => {
-      const drawn = this.shared.smoothing ? [this.smooth[index], line.points] : [line.points];
+      const drawn = this.weights[index] ? [this.smooth[index], line.points] : [line.points];
       for (const points of drawn) {
         const from = Math.max(0, lowerBound(points, this.domain[0]) - 1);
         const to = Math.min(points.length, lowerBound(points, this.domain[1]) + 1);
@@ -113,7 +116,7 @@ export class Chart {
     // The run of this page is drawn last, over the others.
     for (let index = this.lines.length - 1; index >= 0; index -= 1) {
       const line = this.lines[index];
-      if (this.shared.smoothing) this.#line(context, line.points, line.colour, line.dashed, 0.22, 1);
+      if (this.weights[index] > 0.05) this.#line(context, line.points, line.colour, line.dashed, 0.22, 1);
       this.#line(context, this.smooth[index], line.colour, line.dashed, 1, 1.6);
     }
     context.restore();
@@ -227,7 +230,9 @@ export class Chart {
         return el('span', { title: line.label }, swatch, figure(point[1]));
       });
     const step = read?.find(({ point }) => point)?.point[0];
-    replace(this.readout, step === undefined ? null : el('span', { class: 'at' }, `step ${count(step)}`), ...parts);
+    this.step.textContent = step === undefined ? '' : `step ${count(step)}`;
+    this.element.classList.toggle('many', parts.length > 1);
+    replace(this.readout, parts);
   }
 
   #listen() {

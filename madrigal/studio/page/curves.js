@@ -3,7 +3,7 @@ import { get, runPath } from './api.js';
 import { Chart } from './chart.js';
 import { el, replace, slider } from './dom.js';
 import { problemPlace } from './problem.js';
-import { extended } from './series.js';
+import { extended, spacing } from './series.js';
 import { runColour } from './theme.js';
 
 const POLL = 2000;
@@ -17,6 +17,7 @@ class Shared {
       cursor: null,
       log: false,
       smoothing: 0,
+      spacing: 1,
       whole: [0, 1],
       onLog: () => {},
     });
@@ -181,6 +182,7 @@ export async function curvesPanel(place, id, runs, { live }) {
             ),
         );
       }),
+      el('li', { class: 'muted' }, 'dashed: averaged weights'),
     );
     replace(
       compare,
@@ -189,7 +191,6 @@ export async function curvesPanel(place, id, runs, { live }) {
         .filter((row) => !shown.some((run) => run.id === row.id))
         .map((row) => el('option', { value: row.id }, row.id)),
     );
-    legend.hidden = shown.length < 2;
   };
 
   /** Sections and charts for the names there are; built only when the names or the filter change. */
@@ -250,6 +251,7 @@ export async function curvesPanel(place, id, runs, { live }) {
     const lasts = shown.map((run) => run.last);
     const [low, high] = [Math.min(...firsts), Math.max(...lasts)];
     shared.whole = firsts.length ? [low, Math.max(high, low + 1)] : [0, 1];
+    shared.spacing = Math.min(...shown.flatMap((run) => [...run.series.values()].map(spacing)));
     for (const [name, chart] of charts) {
       const lines = [];
       shown.forEach((run, index) => {

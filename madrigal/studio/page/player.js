@@ -32,7 +32,7 @@ export class Player {
     });
     this.time = el('span', { class: 'time number' }, '–');
     this.head = el('div', { class: 'head', hidden: true });
-    this.picture = el('div', { class: 'picture' }, this.head);
+    this.picture = el('div', { class: typeof picture === 'string' ? 'picture spectrogram' : 'picture' }, this.head);
     this.element = el(
       'div',
       { class: 'player' },

@@ -12,6 +12,10 @@ export function smoothed(points, weight) {
   });
 }
 
+/** Steps from a point to the next, on average. */
+export const spacing = (points) =>
+  points.length > 1 ? (points.at(-1)[0] - points[0][0]) / (points.length - 1) : Infinity;
+
 /** The index of the first point at or after `x`. */
 export function lowerBound(points, x) {
   let low = 0;
@@ -59,7 +63,8 @@ export function range(values, log) {
     high = sorted[Math.ceil(0.998 * sorted.length) - 1];
   }
   if (log) return low === high ? [low / 2, high * 2] : [low / 1.1, high * 1.1];
-  if (low === high) {
+  // Averages of equal values differ by a rounding error, which is nothing to look at.
+  if (high - low <= 1e-9 * Math.abs(high)) {
     const room = Math.abs(low) * 0.1 || 1;
     return [low - room, high + room];
   }
@@ -73,10 +78,9 @@ export function ticks(low, high, wanted) {
   const power = 10 ** Math.floor(Math.log10(rough));
   const part = rough / power;
   const unit = power * (part >= 7.07 ? 10 : part >= 3.16 ? 5 : part >= 1.41 ? 2 : 1);
-  const found = [];
-  for (let index = Math.ceil(low / unit); index * unit <= high; index += 1)
-    found.push(Number((index * unit).toPrecision(12)));
-  return found;
+  const [first, last] = [Math.ceil(low / unit), Math.floor(high / unit)];
+  if (!(last - first < 100)) return [];
+  return Array.from({ length: last - first + 1 }, (_, index) => Number(((first + index) * unit).toPrecision(12)));
 }
 
 export function logTicks(low, high, wanted) {

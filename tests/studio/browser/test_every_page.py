@@ -50,6 +50,7 @@ def test_the_key_is_asked_for_once(open_page: Any, make_app: Any, served: Any, t
     page.locator(".sample img").first.wait_for()
     until(page, "document.querySelector('audio').duration > 0")
     assert not page.locator("#key").evaluate("dialog => dialog.open")
+    page.close()  # before its server goes
     troubles.clear()  # the browser notes every answer of 401
 
 

@@ -44,7 +44,7 @@ def test_pictures_are_drawn_and_a_part_is_painted_anew(open_page: Any) -> None:
     page.locator(".drawn img").nth(2).wait_for()
     told = {"model": "muse", "prompt": "a red circle", "negative": "squares", "n": 3, "seed": 5}
     assert asked["drawn"] == {**told, "response_format": "b64_json"}
-    page.get_by_role("button", name="Paint over").first.click()
+    page.get_by_role("button", name="Paint over", exact=True).first.click()
     canvas = page.locator("canvas.brush")
     box = canvas.bounding_box()
     page.get_by_label("Brush").fill("8")
