@@ -44,6 +44,7 @@ def create_app(settings: StudioSettings | None = None, *, loaders: Any = None) -
         version=__version__,
         description="Speech, music, pictures and codes over HTTP, and the runs that learn them.",
         lifespan=lifespan,
+        redirect_slashes=False,
         docs_url=None,
         redoc_url=None,
     )

@@ -44,12 +44,14 @@ class ApiError(Exception):
         retry_after: float | None = None,
     ) -> None:
         super().__init__(message)
+        self.more_headers: dict[str, str] = {}
         self.status, self.message, self.code, self.param = status, message, code, param
         self.retry_after = LATER if retry_after is None and status in (429, 503) else retry_after
 
     @property
     def headers(self) -> dict[str, str]:
-        return {} if self.retry_after is None else {"Retry-After": str(max(1, round(self.retry_after)))}
+        later = {} if self.retry_after is None else {"Retry-After": str(max(1, round(self.retry_after)))}
+        return {**self.more_headers, **later}
 
     def answer(self) -> JSONResponse:
         return JSONResponse(self.body(), self.status, self.headers)
@@ -107,12 +109,13 @@ def as_api_error(error: BaseException) -> ApiError:
         case HTTPException():
             message = str(error.detail) if error.status_code < 500 else HTTPStatus(error.status_code).phrase
             found = ApiError(error.status_code, message, code=_word(error.status_code))
+            found.more_headers = dict(error.headers or {})
             return found
     return ApiError(500, "The server met an error that it did not foresee; its log tells more.", code="internal_error")
 
 
 def _word(status: int) -> str:
-    return HTTPStatus(status).phrase.lower().replace(" ", "_")
+    return "body_too_large" if status == 413 else HTTPStatus(status).phrase.lower().replace(" ", "_")
 
 
 def _invalid(error: RequestValidationError) -> ApiError:

@@ -34,7 +34,13 @@ pytest.importorskip("ray.serve", reason="Ray Serve is not installed: pip install
 pytestmark = pytest.mark.slow
 
 WORDS = 10
-PATIENT = {"RAY_DASHBOARD_STARTUP_TIMEOUT_S": "600", "RAY_worker_register_timeout_seconds": "600"}
+PATIENT = {
+    "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "600",
+    "RAY_agent_register_timeout_ms": "600000",
+    "RAY_worker_register_timeout_seconds": "600",
+    "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "300",
+    "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": "300",
+}
 """A full machine starts processes slowly."""
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from urllib.parse import quote
 
@@ -12,6 +14,7 @@ from stand_ins import write_run
 from starlette.testclient import TestClient
 
 from madrigal.engine.run import LOCK, RunFolder, trained_by
+from madrigal.errors import UserError
 
 
 def test_the_table_has_every_run(client: TestClient, root: Path) -> None:
@@ -115,9 +118,6 @@ def test_recipes_are_compared(client: TestClient) -> None:
 
 
 def test_who_trains_a_run_is_seen_while_he_does(client: TestClient, root: Path) -> None:
-    import subprocess
-    import sys
-
     code = f"""
 from pathlib import Path
 from madrigal.engine.run import RunFolder
@@ -130,6 +130,8 @@ with RunFolder(Path({str(root / "stopped")!r})).held():
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
         assert trained_by(root / "stopped") == process.pid
+        with pytest.raises(UserError, match=f"another process .{process.pid}."), RunFolder(root / "stopped").held():
+            pass
         row = client.get("/api/runs/stopped").json()
         assert (row["state"], row["can_resume"], row["can_stop"]) == ("training", False, True)
         process.kill()  # however it goes, it is seen no more

@@ -45,6 +45,9 @@ def test_every_answer_is_one_that_the_document_declares(document: Any, mode: Gen
     asked = 0
     for found in document.get_all_operations():
         operation = found.ok()
+        told = operation.definition.raw
+        if mode is GenerationMode.NEGATIVE and not (told.get("parameters") or told.get("requestBody")):
+            continue  # there is nothing that could be wrong
 
         @settings(
             max_examples=EXAMPLES,
@@ -59,9 +62,5 @@ def test_every_answer_is_one_that_the_document_declares(document: Any, mode: Gen
             asked += 1
             case.call_and_validate(checks=CHECKS)
 
-        try:
-            ask()
-        except schemathesis.errors.SchemathesisError as error:
-            # An operation without parameters has nothing that could be wrong.
-            assert "generate" in str(error).lower(), operation.label
+        ask()
     assert asked > EXAMPLES * 20
