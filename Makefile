@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[judge,pretrained,text,ray,demo,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[judge,pretrained,text,studio,ray,demo,dev]'
 	touch $@
 
 demo: $(VENV)/installed  ## speak, render speech, train a codec for some minutes, resume it, judge it, write demo/report.html

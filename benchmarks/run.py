@@ -14,6 +14,7 @@ PARTS = [
     *(["audiolm.py", stage] for stage in ("semantic", "coarse", "fine", "length")),
     *(["voicebox.py", part] for part in ("train", "text", "sample")),
     ["mulan.py", "mulan"],
+    ["studio.py", "first"],
     *(["muse.py", part] for part in ("vae", "vae-vgg", "maskgit", "maskgit-gen")),
 ]
 

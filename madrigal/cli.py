@@ -28,6 +28,7 @@ VERBS = {
     "evaluate": "madrigal.verbs.judging:evaluate",
     "export": "madrigal.verbs.models:export",
     "runs": "madrigal.verbs.training:runs",
+    "studio": "madrigal.verbs.studio:studio",
     "demo": "madrigal.verbs.demo:demo",
 }
 """In the order of the help text: name to `module:function`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -82,12 +82,22 @@ class ImageFolderDataset(FileDataset):
         return image.crop((left, top, left + wide, top + high))
 
 
-def open_picture(path: Path, size: int | None = None) -> Image.Image:
-    """Decode to RGB, upright; what is transparent becomes white. With `size` no more of it is needed a side."""
+def open_picture(
+    path: Path | BinaryIO,
+    size: int | None = None,
+    *,
+    max_pixels: int = MAX_PIXELS,
+    formats: Sequence[str] | None = None,
+) -> Image.Image:
+    """Decode to RGB, upright; what is transparent becomes white. With `size` no more of it is needed a side.
+
+    `formats` are PIL's names of those that are let in, where not all of them are.
+    """
+    name = path if isinstance(path, Path) else "The picture"
     try:
-        with Image.open(path) as file:
-            if file.width * file.height > MAX_PIXELS:
-                raise DecodeError.of(path, _too_large(file.width * file.height))
+        with Image.open(path, formats=formats) as file:
+            if file.width * file.height > max_pixels:
+                raise DecodeError.of(name, _too_large(file.width * file.height, max_pixels))
             if size is not None:
                 # JPEG can be decoded at a half, a quarter or an eighth of its size, much faster.
                 file.draft("RGB", (2 * size, 2 * size))
@@ -98,11 +108,11 @@ def open_picture(path: Path, size: int | None = None) -> Image.Image:
                 image = Image.alpha_composite(white, image)
             return image.convert("RGB")
     except FileNotFoundError as error:
-        raise DecodeError.of(path, "there is no such file") from error
+        raise DecodeError.of(name, "there is no such file") from error
     except Image.DecompressionBombError as error:
-        raise DecodeError.of(path, _too_large(None)) from error
+        raise DecodeError.of(name, _too_large(None, max_pixels)) from error
     except (OSError, SyntaxError, ValueError) as error:
-        raise DecodeError.of(path, f"it is no whole image ({type(error).__name__})") from error
+        raise DecodeError.of(name, f"it is no whole image ({type(error).__name__})") from error
 
 
 def inspect_picture(path: Path) -> Size:
@@ -118,9 +128,9 @@ def inspect_picture(path: Path) -> Size:
 _LARGE = "it has more than"
 
 
-def _too_large(pixels: int | None) -> str:
+def _too_large(pixels: int | None, most: int) -> str:
     told = "" if pixels is None else f" ({pixels / 1e6:.0f})"
-    return f"{_LARGE} {MAX_PIXELS // 1_000_000} million pixels{told}"
+    return f"{_LARGE} {most // 1_000_000} million pixels{told}"
 
 
 def _listed(given: str | Path | PictureManifest, exts: Sequence[str]) -> tuple[list[Path], list[str | None]]:

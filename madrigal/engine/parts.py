@@ -19,7 +19,7 @@ from madrigal.engine.checkpoint import newest_whole, read_state
 from madrigal.engine.plan import Plan
 from madrigal.engine.progress import tell
 from madrigal.engine.recipe import build_config, read_recipe
-from madrigal.engine.run import replace_file
+from madrigal.engine.run import RunFolder, replace_file
 from madrigal.errors import UserError
 
 TOKENS, DATA = "tokens", "data"
@@ -177,10 +177,11 @@ class WholeTraining:
     def train(self) -> Self:
         """Train what is not finished yet; a part that is stopped stops the whole."""
         try:
-            for name in self._whole.parts:
-                self.before(name)
-                if not self._train_part(name):
-                    return self
+            with RunFolder(self.path).held():
+                for name in self._whole.parts:
+                    self.before(name)
+                    if not self._train_part(name):
+                        return self
         except UserError:
             # What was asked for was refused: the run is still what it was.
             if self._former is not None:

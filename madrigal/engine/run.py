@@ -7,8 +7,10 @@ runs/NAME/
   metrics.jsonl      one line a logged step
   samples/step-…/    things to hear, look at or read
   checkpoints/step-…/
+  training.lock      held by the process that trains it, and free when that is gone, however it went
 """
 
+import errno
 import json
 import math
 import os
@@ -21,8 +23,15 @@ from typing import Any
 
 import yaml
 
+try:
+    import fcntl
+except ImportError:  # no POSIX: nobody can tell who trains a run
+    fcntl = None  # type: ignore[assignment]
+
 from madrigal.engine.checkpoint import checkpoint_name, checkpoints, newest_whole, read_state
 from madrigal.errors import UserError
+
+LOCK = "training.lock"
 
 
 class RunFolder:
@@ -100,6 +109,38 @@ class RunFolder:
         kept = [line + "\n" for line in lines if (figures := _figures(line)) and figures["step"] <= step]
         replace_file(self.metrics, "".join(kept))
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Inside, others can see that this process trains the run; a second one is refused."""
+        if fcntl is None:
+            yield
+            return
+        place = self.path / LOCK
+        with writing(place):
+            file = place.open("a+")
+        with file:
+            for tries_left in range(20, -1, -1):
+                try:
+                    # Of the process alone: what it forks does not hold it, and a kill lets it go.
+                    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except OSError as error:
+                    if error.errno not in (errno.EACCES, errno.EAGAIN):
+                        break  # a file system without locks
+                    if not tries_left:
+                        raise UserError(
+                            f"{self.path} is being trained by another process ({trained_by(self.path)}): wait for it, "
+                            "stop it, or name another run."
+                        ) from error
+                    time.sleep(0.05)  # somebody may only have looked
+            file.truncate(0)
+            file.write(f"{os.getpid()}\n")
+            file.flush()
+            try:
+                yield
+            finally:
+                place.unlink(missing_ok=True)
+
     def checkpoint(self, which: str = "best") -> Path:
         """The folder of the `best` or the `newest` whole checkpoint, or of a step number."""
         found = checkpoints(self.checkpoints)
@@ -131,6 +172,21 @@ def writing(path: Path) -> Iterator[None]:
             f"{path} could not be written ({error.strerror or error}); "
             "make room or choose another --run folder, then go on with --resume."
         ) from error
+
+
+def trained_by(path: Path) -> int | None:
+    """The process that trains the run in this folder now; None where there is none on this machine."""
+    if fcntl is None:
+        return None
+    try:
+        with (path / LOCK).open("r") as file:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                return int(file.read() or 0)  # 0 for an instant, before it has written who it is
+    except (OSError, ValueError):
+        pass
+    return None
 
 
 def replace_file(path: Path, text: str) -> None:

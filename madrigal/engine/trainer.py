@@ -7,7 +7,7 @@ That is `train_step`; `train` adds what happens between steps.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Self
 
@@ -182,13 +182,16 @@ class Trainer(Task):
             self.run.write_recipe(self.recipe, environment(), former=self.former_recipe)
         self.tracking.start(self.recipe)
         try:
-            with stopping_cleanly(self.print) as asked_to_stop:
+            with self._seen_to_train(), stopping_cleanly(self.print) as asked_to_stop:
                 self._train(log_fn, asked_to_stop)
         finally:
             self.data.close()
             self.progress.close()
             self.tracking.finish()
         return self
+
+    def _seen_to_train(self) -> AbstractContextManager[None]:
+        return self.run.held() if self.is_main else nullcontext()
 
     def _train(self, log_fn: LogFn | None, asked_to_stop: Callable[[], bool]) -> None:
         self.progress.restart_clock()

@@ -51,17 +51,21 @@ class Sound:
     @classmethod
     def read(cls, path: str | Path) -> Self:
         with open_audio(path) as file:
-            kind = _EXACT.get(file.subtype, "float32")
-            try:
-                data = file.read(dtype=kind, always_2d=True)
-            except soundfile.SoundFileError as error:
-                raise DecodeError.of(path, f"its data is damaged ({words(error)})") from error
-            found = cls(data, file.samplerate, file.subtype)
+            return cls.of(file, path)
+
+    @classmethod
+    def of(cls, file: soundfile.SoundFile, name: str | Path) -> Self:
+        """All of an open file; `name` is what an error calls it."""
+        kind = _EXACT.get(file.subtype, "float32")
+        try:
+            data = file.read(dtype=kind, always_2d=True)
+        except soundfile.SoundFileError as error:
+            raise DecodeError.of(name, f"its data is damaged ({words(error)})") from error
         if not len(data):
-            raise DecodeError.of(path, "it holds no sound")
+            raise DecodeError.of(name, "it holds no sound")
         if not np.isfinite(data).all():
-            raise DecodeError.of(path, "it holds samples that are not finite numbers")
-        return found
+            raise DecodeError.of(name, "it holds samples that are not finite numbers")
+        return cls(data, file.samplerate, file.subtype)
 
     @property
     def seconds(self) -> float:

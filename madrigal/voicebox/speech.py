@@ -160,16 +160,28 @@ class VoiceboxSpeech(VoiceboxParts):
         rate: float | None = None,
         seed: int = 0,
         chunk_seconds: float = 0.5,
+        growing: bool = False,
         **drawing: Any,
     ) -> Iterator[Tensor]:
-        """The sound of a text as it is made, sentence by sentence and in each `chunk_seconds` at a time."""
+        """The sound of a text as it is made, sentence by sentence and in each `chunk_seconds` at a time.
+
+        With `growing` the first sentence comes in parts, of which the first is soon there (`growing.py`).
+        """
         prompt, script = self.voice(voice, voice_rate, voice_text), self.script(text)
         how = self.drawing.but(**drawing)
         fixed = None if seconds is None else self._in_time(script, prompt, seconds, rate, how, seed)
 
+        from madrigal.voicebox.growing import DURATION_STEPS, can_grow, in_parts
+
         def speak(place: Place) -> Iterator[Tensor]:
             seeds, words = [place.seed], [place.words]
-            lines = [fixed[place.piece]] if fixed else self.lines(words, prompt, rate=rate, seeds=seeds, how=how)
+            grows = growing and place.piece == 0 and can_grow(self.features)
+            quick = grows and how.duration_steps is None and self.durations.config.kind == "flow"
+            timing = how.but(duration_steps=DURATION_STEPS) if quick else how
+            lines = [fixed[place.piece]] if fixed else self.lines(words, prompt, rate=rate, seeds=seeds, how=timing)
+            if grows:
+                yield from in_parts(self, lines[0], prompt, how, place.seed)
+                return
             made = self.features_of(lines, prompt, how, seeds)[0]
             chunk = max(1, round(chunk_seconds * self.frame_rate))
             for piece in self.features.decode_in_chunks(made[None], chunk=chunk):

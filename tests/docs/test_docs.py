@@ -91,6 +91,7 @@ SHORTENED: dict[str, dict[str, str]] = {
         "dim=256, depth=6": "dim=32, depth=1, heads=2, dim_head=16",
         "num_train_steps=10_000": "num_train_steps=1",
     },
+    "docs/studio.md": {},
     "docs/tokenizers.md": {},
     "docs/tokens.md": {},
     "docs/text.md": {},

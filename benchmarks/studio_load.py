@@ -1,0 +1,130 @@
+"""The studio with the shipped voice: how soon it speaks when idle, and what becomes of fifty clients in two minutes.
+
+The server is a process of its own, as `madrigal studio` starts it. Its memory is what it holds of the machine (RSS),
+when it is warm, in the middle and at the end. The real-time factor is seconds of waiting for a second of sound.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "studio"))
+
+from load import ANSWERED, Answer, ask, load  # noqa: E402
+
+SENTENCES = (
+    "Good morning, how are you today?",
+    "The train to the coast leaves at nine.",
+    "It is five o'clock, and all is well.",
+    "Please bring me the book that lies on the table.",
+)
+BYTES_A_SECOND = 2 * 24_000
+
+
+def asking(number: int) -> dict[str, Any]:
+    text = SENTENCES[number % len(SENTENCES)]
+    return {"model": "tts-1", "input": text, "response_format": "pcm", "seed": number % 1000}
+
+
+def started(folder: Path, command: list[str], log: Path) -> tuple[subprocess.Popen[bytes], str]:
+    """The server, and its address, which it says on its log."""
+    words = [*command, sys.executable, "-m", "madrigal.cli", "studio", str(folder), "--port", "0"]
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    server = subprocess.Popen(words, stderr=log.open("wb"), env={**os.environ, "PYTHONPATH": paths})
+    until = time.monotonic() + 600
+    while time.monotonic() < until and server.poll() is None:
+        if found := re.search(r"Madrigal studio: (http://\S+)", log.read_text(errors="replace")):
+            return server, found[1]
+        time.sleep(0.2)
+    raise SystemExit(f"The server did not start: {log.read_text(errors='replace')[-2000:]}")
+
+
+def serving(server: subprocess.Popen[bytes]) -> psutil.Process:
+    """The server itself, below whatever it was started through."""
+    first = psutil.Process(server.pid)
+    of_python = [process for process in [first, *first.children(True)] if "madrigal.cli" in process.cmdline()]
+    return of_python[-1]
+
+
+async def measure(address: str, process: psutil.Process, clients: int, seconds: float) -> dict[str, Any]:
+    for number in range(3):  # the first waits for the voice to be loaded
+        assert (await ask(address, asking(number), patience=600)).fate == ANSWERED
+    idle = [await ask(address, asking(number), patience=120) for number in range(12)]
+    memory = {0: process.memory_info().rss}
+    spent = process.cpu_times()
+    begin = time.monotonic()
+
+    async def watch() -> None:
+        for share in (0.25, 0.5, 0.75, 1.0):
+            await asyncio.sleep(max(0.0, begin + share * seconds - time.monotonic()))
+            memory[round(share * seconds)] = process.memory_info().rss
+
+    watching = asyncio.ensure_future(watch())
+    answers = await load(address, asking, clients=clients, seconds=seconds, patience=240)
+    await watching
+    lasted = time.monotonic() - begin
+    memory[round(lasted)] = process.memory_info().rss
+    now = process.cpu_times()
+    done = [answer for answer in answers if answer.fate == ANSWERED]
+    return {
+        "idle": told(idle),
+        "clients": clients,
+        "seconds": round(lasted, 1),
+        "requests": len(answers),
+        "fates": dict(Counter(answer.fate for answer in answers)),
+        "statuses": {str(status): n for status, n in Counter(answer.status for answer in answers).items()},
+        "without Retry-After": sum(a.status in (429, 503) and a.retry_after is None for a in answers),
+        "answered": told(done),
+        "sound a second": round(sum(answer.size for answer in done) / BYTES_A_SECOND / lasted, 2),
+        "processor seconds": round(now.user + now.system - spent.user - spent.system, 1),
+        "memory, MB, by second": {str(at): round(size / 1e6) for at, size in memory.items()},
+    }
+
+
+def told(answers: list[Answer]) -> dict[str, Any]:
+    """Time to first audio, and the real-time factor."""
+    if not answers:
+        return {}
+    first = sorted(answer.first for answer in answers)
+    factor = [answer.seconds / (answer.size / BYTES_A_SECOND) for answer in answers]
+    at = {name: round(1000 * first[int(share * (len(first) - 1))]) for name, share in SHARES.items()}
+    return {"n": len(answers), "first audio, ms": at, "real-time factor": round(statistics.median(factor), 2)}
+
+
+SHARES = {"median": 0.5, "90 %": 0.9, "99 %": 0.99, "most": 1.0}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--clients", type=int, default=50)
+    parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--through", default="", help="words before the server's command, such as 'taskset -c 0'")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "runs").mkdir()
+        server, address = started(Path(folder) / "runs", arguments.through.split(), Path(folder) / "log")
+        process = serving(server)
+        try:
+            found = asyncio.run(measure(address, process, arguments.clients, arguments.seconds))
+        finally:
+            process.terminate()
+            server.wait(60)
+    for name, value in found.items():
+        print(f"{name}: {json.dumps(value)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,229 @@
+// Pictures from words, and parts of pictures painted anew.
+import { formOf, post, request } from './api.js';
+import { Brush } from './brush.js';
+import { announce, download, el, field, replace, slider } from './dom.js';
+import { dropPlace } from './drop.js';
+import { slug } from './format.js';
+import { freshSeed, missing, modelField, ofKind } from './models.js';
+import { problemPlace } from './problem.js';
+
+function blobOf(base64) {
+  const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+  return new Blob([bytes], { type: 'image/png' });
+}
+
+async function imageOf(blob) {
+  const image = el('img', { src: URL.createObjectURL(blob) });
+  try {
+    await image.decode();
+  } catch {
+    throw new Error('This file is no picture that the browser can read; try png or jpg.');
+  }
+  return image;
+}
+
+export async function picturesView({ page, studio }) {
+  const models = ofKind(studio, 'pictures');
+  if (!models.length) {
+    replace(page, el('h1', {}, 'Pictures'), missing('pictures'));
+    return undefined;
+  }
+  const problems = problemPlace();
+  const model = modelField(models);
+  const prompt = el('textarea', {
+    name: 'prompt',
+    rows: 3,
+    required: true,
+    placeholder: 'What is to be seen',
+    'aria-keyshortcuts': 'Control+Enter',
+  });
+  const negative = el('input', { name: 'negative', placeholder: 'what is not to be seen', autocomplete: 'off' });
+  const n = slider('How many', { name: 'n', min: 1, max: studio.limits.pictures, step: 1, value: 4 });
+  const steps = slider('Steps', { name: 'steps', min: 1, max: 48, step: 1, own: { at: 18, text: 'the model’s own' } });
+  const guidance = slider('Guidance', {
+    name: 'cond_scale',
+    min: 1,
+    max: 12,
+    step: 0.5,
+    own: { at: 3, text: 'the model’s own' },
+    show: (value) => value.toFixed(1),
+  });
+  const seed = el('input', { type: 'number', name: 'seed', min: 0, step: 1, placeholder: 'a new one each time' });
+  const go = el('button', { class: 'primary' }, 'Draw ', el('kbd', {}, 'Ctrl Enter'));
+  const halt = el('button', { type: 'button', disabled: true }, 'Stop');
+  const state = el('p', { class: 'muted number', role: 'status' });
+  const grid = el('div', { class: 'picture-sets', 'aria-live': 'polite' });
+  const inpaint = el('div', { class: 'stack' });
+  let stop = null;
+  halt.addEventListener('click', () => stop?.abort());
+
+  function shown(blob, title, name) {
+    const box = el('figure', { class: 'drawn' });
+    imageOf(blob).then((image) => {
+      image.alt = title;
+      image.classList.toggle('small-pixels', image.naturalWidth < 200);
+      box.append(
+        image,
+        el(
+          'figcaption',
+          { class: 'buttons small' },
+          el('button', { type: 'button', onclick: () => openBrush(blob) }, 'Paint over'),
+          el('button', { type: 'button', onclick: () => download(blob, `${name}.png`) }, 'png'),
+        ),
+      );
+    });
+    return box;
+  }
+
+  async function run(work, title, used) {
+    problems.clear();
+    stop = new AbortController();
+    go.disabled = true;
+    halt.disabled = false;
+    state.textContent = 'Drawing …';
+    const began = performance.now();
+    try {
+      const { data } = await work(stop.signal);
+      const took = ((performance.now() - began) / 1000).toFixed(1);
+      state.textContent = `${data.length} ${data.length === 1 ? 'picture' : 'pictures'} in ${took} s`;
+      announce(state.textContent);
+      grid.prepend(
+        el(
+          'section',
+          { class: 'picture-set', 'aria-label': title },
+          el('p', { class: 'said' }, title),
+          el('p', { class: 'muted number' }, `seed ${used} · ${took} s`),
+          el(
+            'div',
+            { class: 'picture-grid' },
+            data.map((entry, index) =>
+              shown(blobOf(entry.b64_json), `${title}, ${index + 1} of ${data.length}`, `${slug(title)}-${index + 1}`),
+            ),
+          ),
+        ),
+      );
+    } catch (error) {
+      state.textContent = error.name === 'AbortError' ? 'Stopped.' : '';
+      problems.show(error, form);
+    } finally {
+      go.disabled = false;
+      halt.disabled = true;
+    }
+  }
+  const seedNow = () => (seed.value === '' ? freshSeed() : Number(seed.value));
+  const draw = () => {
+    const used = seedNow();
+    const values = {
+      model: model.select.value,
+      prompt: prompt.value.trim(),
+      negative: negative.value.trim() || undefined,
+      n: n.value(),
+      seed: used,
+      steps: steps.value(),
+      cond_scale: guidance.value(),
+      response_format: 'b64_json',
+    };
+    return run((signal) => post('/v1/images/generations', values, signal), prompt.value.trim(), used);
+  };
+
+  async function openBrush(blob) {
+    let image;
+    try {
+      image = await imageOf(blob);
+    } catch (error) {
+      problems.show(error);
+      return;
+    }
+    const brush = new Brush(image);
+    const trouble = problemPlace();
+    const words = el('input', {
+      name: 'prompt',
+      value: prompt.value,
+      placeholder: 'what is to be there',
+      autocomplete: 'off',
+    });
+    const paint = el('button', { type: 'button', class: 'primary' }, 'Make the painted part anew');
+    paint.addEventListener('click', async () => {
+      trouble.clear();
+      if (!brush.painted) {
+        trouble.show(new Error('Paint over the part that is to be made anew first.'));
+        brush.canvas.focus();
+        return;
+      }
+      const used = seedNow();
+      const form = formOf({
+        image: new File([blob], 'picture.png', { type: blob.type || 'image/png' }),
+        mask: await brush.png(),
+        prompt: words.value.trim(),
+        model: model.select.value,
+        seed: used,
+      });
+      await run(
+        async (signal) => (await request('/v1/images/edits', { method: 'POST', form, signal })).json(),
+        words.value.trim() || 'Painted anew',
+        used,
+      );
+    });
+    replace(
+      inpaint,
+      el(
+        'section',
+        { class: 'card inpaint', 'aria-label': 'Paint over' },
+        el('h2', {}, 'Paint over'),
+        brush.element,
+        field('What is to be there', words),
+        trouble.element,
+        el(
+          'div',
+          { class: 'buttons' },
+          paint,
+          el('button', { type: 'button', onclick: () => replace(inpaint) }, 'Close'),
+        ),
+      ),
+    );
+    brush.canvas.focus();
+  }
+
+  const form = el(
+    'form',
+    { class: 'card' },
+    field('Prompt', prompt),
+    field('Without', negative),
+    n.element,
+    steps.element,
+    guidance.element,
+    el('div', { class: 'tools' }, field('Seed', seed), model.element),
+    el('div', { class: 'buttons' }, go, halt, state),
+    problems.element,
+  );
+  form.addEventListener('submit', (event) => {
+    event.preventDefault();
+    draw();
+  });
+  form.addEventListener('keydown', (event) => {
+    if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey)) return;
+    event.preventDefault();
+    if (form.reportValidity() && !go.disabled) draw();
+  });
+  replace(
+    page,
+    el('h1', {}, 'Pictures'),
+    el(
+      'div',
+      { class: 'two narrow-first' },
+      el(
+        'div',
+        { class: 'stack' },
+        form,
+        dropPlace({
+          label: 'Or a picture of yours to paint over',
+          hint: 'Drop a png or jpg here, or choose one.',
+          accept: 'image/*',
+          onfile: openBrush,
+        }),
+      ),
+      el('div', { class: 'stack' }, inpaint, grid),
+    ),
+  );
+  return () => stop?.abort();
+}

@@ -1,0 +1,85 @@
+"""Answers that are made while they are sent, and given up when nobody listens."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from madrigal.studio.errors import ApiError
+
+T = TypeVar("T")
+
+
+async def gone(receive: Receive) -> None:
+    """Comes back when the client has left; only after its body was read."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def while_connected(request: Request, work: Awaitable[T]) -> T:
+    """What `work` comes to, unless the client leaves first: then the work is cancelled."""
+    task = asyncio.ensure_future(work)
+    watch = asyncio.ensure_future(gone(request.receive))
+    try:
+        await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ApiError(499, "The client has left.", code="client_left")
+        return task.result()
+    finally:
+        for each in (task, watch):
+            if not each.done():
+                each.cancel()
+                with suppress(asyncio.CancelledError, Exception):
+                    await each
+
+
+class Streamed(Response):
+    """Bytes as they come. `pieces` is closed at the end, or as soon as the client has left or takes nothing more."""
+
+    def __init__(
+        self,
+        pieces: AsyncIterator[bytes],
+        media_type: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        stall_seconds: float = 30.0,
+        close: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self.pieces, self._stall, self._close = pieces, stall_seconds, close
+        self.status_code, self.background = 200, None
+        self.media_type = media_type
+        self.init_headers(headers)
+
+    def init_headers(self, headers: Mapping[str, str] | None = None) -> None:
+        self.raw_headers = [(b"content-type", str(self.media_type).encode("latin-1"))]
+        self.raw_headers += [(k.lower().encode("latin-1"), v.encode("latin-1")) for k, v in (headers or {}).items()]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sending = asyncio.ensure_future(self._send_all(send))
+        watch = asyncio.ensure_future(gone(receive))
+        try:
+            await asyncio.wait({sending, watch}, return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                sending.result()
+        finally:
+            for each in (sending, watch):
+                if not each.done():
+                    each.cancel()
+                    with suppress(asyncio.CancelledError, Exception):
+                        await each
+            if self._close is not None:
+                await self._close()
+
+    async def _send_all(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async for piece in self.pieces:
+            message = {"type": "http.response.body", "body": piece, "more_body": True}
+            try:
+                await asyncio.wait_for(send(message), self._stall)
+            except TimeoutError:
+                raise ApiError(499, "The client takes nothing any more.", code="client_stalled") from None
+        await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -1,0 +1,115 @@
+"""Recordings and pictures that come with a request, opened with care: looked at first, and decoded only so far."""
+
+import io
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+import soundfile
+import torch
+from fastapi import UploadFile
+from PIL import Image
+from torch import Tensor
+
+from madrigal.data.audio import NOT_AUDIO, resample, words
+from madrigal.data.failures import DecodeError
+from madrigal.data.images import open_picture
+from madrigal.studio.errors import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from madrigal.voicebox.mending import Sound
+
+CONTAINERS = frozenset({"WAV", "WAVEX", "RF64", "FLAC", "OGG", "MP3", "AIFF", "AU"})
+PICTURES = ("PNG", "JPEG", "WEBP")
+RATES = (4_000, 96_000)
+MOST_CHANNELS = 2
+MOST_PIXELS = 16_000_000
+_UPLOAD = "The file"
+_BLOCK = 1 << 16
+
+
+async def content_of(file: UploadFile) -> bytes:
+    """What was uploaded; the guard has bounded it."""
+    data = await file.read()
+    await file.close()
+    if not data:
+        raise ApiError(400, "The file is empty.", code="empty_file", param="file")
+    return data
+
+
+def wave_of(data: bytes, rate: int, *, most_seconds: float, least_seconds: float = 0.0) -> Tensor:
+    """A recording as one channel, float32 [samples] at `rate`."""
+    with _opened(data, most_seconds) as file:
+        most = int(most_seconds * file.samplerate) + 1
+        blocks: list[np.ndarray] = []
+        # By blocks, each mixed at once: a header that promises too much gets no memory for it.
+        for _ in range(-(-most // _BLOCK)):
+            block = _read(file)
+            if not len(block):
+                break
+            blocks.append(block.mean(1))
+        source = file.samplerate
+    sound = np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
+    _check(sound, source, least_seconds)
+    return resample(torch.from_numpy(sound[:most]), source, rate)
+
+
+def sound_of(data: bytes, *, most_seconds: float) -> "Sound":
+    """A recording in its own numbers, to be changed in one place and left alone in all others."""
+    from madrigal.voicebox.mending import Sound
+
+    # What is read is bounded by the header, which was looked at, and by what is there.
+    with _opened(data, most_seconds) as file:
+        return Sound.of(file, _UPLOAD)
+
+
+def picture_of(data: bytes) -> Image.Image:
+    """A picture in RGB."""
+    return open_picture(io.BytesIO(data), max_pixels=MOST_PIXELS, formats=PICTURES)
+
+
+@contextmanager
+def _opened(data: bytes, most_seconds: float) -> "Iterator[soundfile.SoundFile]":
+    try:
+        file = soundfile.SoundFile(io.BytesIO(data))
+    except (soundfile.SoundFileError, OSError, TypeError, ValueError) as error:
+        raise DecodeError.of(_UPLOAD, NOT_AUDIO) from error
+    with file:
+        if file.format not in CONTAINERS:
+            raise DecodeError.of(_UPLOAD, f"{file.format} is not taken; send wav, flac, ogg, mp3 or aiff")
+        if not RATES[0] <= file.samplerate <= RATES[1]:
+            raise DecodeError.of(_UPLOAD, f"its rate of {file.samplerate} Hz is not between {RATES[0]} and {RATES[1]}")
+        if not 1 <= file.channels <= MOST_CHANNELS:
+            raise DecodeError.of(_UPLOAD, f"it has {file.channels} channels, and {MOST_CHANNELS} are the most")
+        if file.frames > most_seconds * file.samplerate:
+            seconds = file.frames / file.samplerate
+            raise ApiError(
+                400,
+                f"The recording has {seconds:.0f} seconds, and {most_seconds:g} are the most.",
+                code="recording_too_long",
+                param="file",
+            )
+        yield file
+
+
+def _read(file: soundfile.SoundFile) -> np.ndarray:
+    try:
+        return np.asarray(file.read(_BLOCK, dtype="float32", always_2d=True))
+    except (soundfile.SoundFileError, OSError, ValueError) as error:
+        raise DecodeError.of(_UPLOAD, f"its data is damaged ({words(error)})") from error
+
+
+def _check(sound: np.ndarray, rate: int, least_seconds: float) -> None:
+    if not len(sound):
+        raise DecodeError.of(_UPLOAD, "it holds no sound")
+    if not np.isfinite(sound).all():
+        raise DecodeError.of(_UPLOAD, "it holds samples that are not finite numbers")
+    if len(sound) < least_seconds * rate:
+        raise ApiError(
+            400,
+            f"The recording has {len(sound) / rate:.2f} seconds, and {least_seconds:g} are the least.",
+            code="recording_too_short",
+            param="file",
+        )

@@ -1,0 +1,141 @@
+"""Two replicas on a Ray cluster of this machine: the same answers, shared voices, and what a death costs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from load import ANSWERED, LOST, REFUSED, Answer, ask, fates, load
+from stand_ins import WORD, StandInVoice, write_run, write_voice_folder
+
+# The tests of the server that ask through `client` alone, asked of the fleet.
+from test_speech import (  # noqa: F401
+    test_a_bad_voice_is_told_which_there_are,
+    test_a_mistake_is_told_in_openai_shape,
+    test_every_format_decodes_to_the_right_length,
+    test_pcm_is_plain_samples_and_the_default_is_mp3,
+    test_streamed_bytes_are_the_whole_bytes,
+)
+
+from madrigal.studio.app import create_app
+from madrigal.studio.fleet import FleetSettings, running
+from madrigal.studio.settings import Limits, StudioSettings
+
+pytest.importorskip("ray.serve", reason="Ray Serve is not installed: pip install 'madrigal[ray]'")
+pytestmark = pytest.mark.slow
+
+WORDS = 10
+PATIENT = {
+    "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "600",
+    "RAY_agent_register_timeout_ms": "600000",
+    "RAY_worker_register_timeout_seconds": "600",
+    "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "300",
+    "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": "300",
+}
+"""A full machine starts processes slowly."""
+
+
+def stand_in_app(settings: StudioSettings) -> FastAPI:
+    """What a replica serves here: the studio with a voice that takes its time, and a word on who answers."""
+    app = create_app(settings, loaders={"speech": lambda *_: StandInVoice(slow=0.02)})
+    app.add_api_route("/pid", lambda: os.getpid())
+    return app
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("fleet")
+    write_run(folder / "runs/codec")
+    write_voice_folder(folder / "voice")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = FleetSettings(
+        folder=folder / "runs",
+        voice_runs=(folder / "voice",),
+        shipped=False,
+        limits=Limits(waiting=8, grace_seconds=2),
+        replicas=2,
+        cpus=0.5,
+        app="test_fleet:stand_in_app",
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        here = Path(__file__).parent
+        paths = [here.parents[1], here, os.environ.get("PYTHONPATH", "")]
+        patch.setenv("PYTHONPATH", os.pathsep.join(map(str, paths)))
+        patch.setenv("RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES", "100000000")
+        for name, value in PATIENT.items():
+            patch.setenv(name, value)
+        with running(settings, "local", host="127.0.0.1", port=port):
+            yield f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def client(address: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=address, timeout=60) as client:
+        yield client
+
+
+def pids(client: httpx.Client, wanted: int, seconds: float = 30.0) -> set[int]:
+    """Who answers, until so many have."""
+    seen: set[int] = set()
+    until = time.monotonic() + seconds
+    while len(seen) < wanted and time.monotonic() < until:
+        seen.add(client.get("/pid").json())
+    return seen
+
+
+def asking(number: int) -> dict[str, Any]:
+    return {"model": "tts-1", "input": "word " * WORDS, "response_format": "pcm", "seed": number % 1000}
+
+
+def is_whole(answer: Answer) -> bool:
+    return answer.size == 2 * WORD * WORDS
+
+
+def test_a_voice_that_one_replica_was_given_is_known_to_all(client: httpx.Client, wav: bytes) -> None:
+    assert len(pids(client, 2)) == 2
+    done = client.post("/v1/audio/voices", data={"name": "carla"}, files={"file": ("carla.wav", wav, "audio/wav")})
+    assert done.status_code == 201, done.text
+    lists = [client.get("/v1/audio/voices").json()["voices"] for _ in range(12)]
+    assert all("carla" in {voice["id"] for voice in voices} for voices in lists)
+    assert client.delete("/v1/audio/voices/carla").status_code < 300
+    lists = [client.get("/v1/audio/voices").json()["voices"] for _ in range(12)]
+    assert all("carla" not in {voice["id"] for voice in voices} for voices in lists)
+
+
+def test_fifty_clients_of_two_replicas_are_answered_or_told_when_to_come_back(address: str) -> None:
+    answers = asyncio.run(load(address, asking, clients=50, seconds=4, wait_at_most=0.5))
+    assert set(fates(answers)) == {ANSWERED, REFUSED}
+    assert all(is_whole(answer) for answer in answers if answer.fate == ANSWERED)
+    assert {answer.status for answer in answers if answer.fate == REFUSED} == {429}
+
+
+def test_a_replica_that_is_killed_under_load_takes_no_request_with_it_unseen(
+    address: str, client: httpx.Client
+) -> None:
+    victim = min(pids(client, 2))
+
+    async def kill_under_load() -> tuple[list[Answer], list[Answer]]:
+        loading = asyncio.ensure_future(load(address, asking, clients=14, seconds=6, wait_at_most=0.5))
+        await asyncio.sleep(2)
+        os.kill(victim, signal.SIGKILL)
+        answers = await loading
+        return answers, [await ask(address, asking(0)) for _ in range(4)]
+
+    answers, later = asyncio.run(kill_under_load())
+    seen = fates(answers)
+    assert seen[LOST] == 0, seen  # nobody waits for ever
+    assert all(is_whole(answer) for answer in answers if answer.fate == ANSWERED)  # and no half is taken for a whole
+    assert sum(seen[fate] for fate in seen if fate not in (ANSWERED, REFUSED)) <= 14, seen
+    assert [answer.fate for answer in later] == [ANSWERED] * 4
+    assert victim not in pids(client, 1)

@@ -1,0 +1,146 @@
+"""Who may ask, from where and how much; and what every answer carries."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+
+import pytest
+from fastapi import FastAPI
+from stand_ins import KEY
+from starlette.testclient import TestClient
+
+from madrigal.studio.guards import JsonLines
+
+SPEECH = {"model": "tts-1", "input": "hello"}
+
+
+@pytest.fixture
+def keyed(make_app: Callable[..., FastAPI]) -> Iterator[TestClient]:
+    with TestClient(make_app(api_key=KEY), raise_server_exceptions=False) as client:
+        yield client
+
+
+def test_a_key_is_wanted_of_every_route_but_the_page(keyed: TestClient) -> None:
+    for path in ("/v1/models", "/api/runs", "/metrics", "/openapi.json", "/docs", "/nothing", "/api/studio"):
+        answer = keyed.get(path)
+        assert answer.status_code == 401, path
+        assert answer.headers["www-authenticate"] == "Bearer"
+        assert answer.json()["error"]["code"] == "invalid_api_key"
+    for path in ("/", "/healthz", "/favicon.ico"):
+        assert keyed.get(path).status_code in (200, 204), path
+
+
+@pytest.mark.parametrize("given", ["", "Bearer", f"Bearer {KEY}x", f"Bearer {KEY[:-1]}", f"Basic {KEY}", "Bearer ä"])
+def test_a_wrong_key_is_refused(keyed: TestClient, given: str) -> None:
+    answer = keyed.get("/v1/models", headers={"Authorization": given.encode()})  # type: ignore[dict-item]
+    assert answer.status_code == 401
+
+
+def test_the_right_key_is_let_in(keyed: TestClient) -> None:
+    assert keyed.get("/v1/models", headers={"Authorization": f"Bearer {KEY}"}).status_code == 200
+    assert keyed.get("/v1/models", headers={"Authorization": f"bearer {KEY}"}).status_code == 200
+    # With a key no name can be bent to do harm.
+    assert keyed.get("/v1/models", headers={"Authorization": f"Bearer {KEY}", "Host": "my.server"}).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8571", "localhost.evil.example", "", "127.0.0.1.evil"])
+def test_a_name_that_is_not_ours_is_refused(client: TestClient, host: str) -> None:
+    answer = client.get("/api/runs", headers={"Host": host})
+    assert answer.status_code == 403
+    assert answer.json()["error"]["code"] == "unknown_host"
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:8571", "127.0.0.1:1", "[::1]:8571", "LOCALHOST", "10.0.0.5"])
+def test_loopback_and_numbers_are_let_in(client: TestClient, host: str) -> None:
+    assert client.get("/api/runs", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://testserver:9"},
+        {"Sec-Fetch-Site": "cross-site"},
+    ],
+)
+def test_a_page_from_elsewhere_cannot_change_anything(client: TestClient, headers: dict[str, str]) -> None:
+    answer = client.post("/v1/audio/speech", json=SPEECH, headers=headers)
+    assert answer.status_code == 403
+    assert answer.json()["error"]["code"] == "foreign_origin"
+    assert client.delete("/v1/audio/voices/anna", headers=headers).status_code == 403
+
+
+def test_our_own_page_may(client: TestClient) -> None:
+    headers = {"Origin": "http://testserver", "Sec-Fetch-Site": "same-origin"}
+    assert client.post("/v1/audio/speech", json=SPEECH, headers=headers).status_code == 200
+
+
+def test_every_answer_has_the_headers(client: TestClient) -> None:
+    for path in ("/", "/v1/models", "/nothing", "/page/nothing.js"):
+        headers = client.get(path).headers
+        assert "default-src 'self'" in headers["content-security-policy"]
+        assert "unsafe" not in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["x-frame-options"] == "DENY"
+        assert len(headers["x-request-id"]) == 32
+        assert "access-control-allow-origin" not in headers
+
+
+def test_a_large_body_is_refused_by_its_header_and_by_its_bytes(make_app: Callable[..., FastAPI]) -> None:
+    with TestClient(make_app(limits={"body_bytes": 10_000}), raise_server_exceptions=False) as client:
+        told = client.post("/v1/audio/speech", content=b"x" * 20_000)
+        assert told.status_code == 413
+
+        def chunks() -> Iterator[bytes]:
+            for _ in range(100):
+                yield b"x" * 1_000
+
+        assert client.post("/v1/audio/speech", content=chunks()).status_code == 413
+        files = {"file": ("a.wav", b"x" * 20_000)}
+        assert client.post("/v1/audio/voices", data={"name": "me"}, files=files).status_code == 413
+        assert client.get("/healthz").status_code == 200
+
+
+def test_an_unknown_place_and_a_wrong_method_are_told_in_the_same_shape(client: TestClient) -> None:
+    for answer, status in ((client.get("/nothing"), 404), (client.put("/v1/models"), 405)):
+        assert answer.status_code == status
+        assert answer.json()["error"].keys() == {"message", "type", "param", "code"}
+
+
+def test_no_path_climbs_out_of_the_page(client: TestClient) -> None:
+    for path in ("/page/../app.py", "/page/..%2fapp.py", "/page/%2e%2e/app.py", "/page//etc/passwd"):
+        assert client.get(path).status_code == 404, path
+
+
+def test_what_is_counted_is_told(client: TestClient) -> None:
+    client.post("/v1/audio/speech", json=SPEECH)
+    client.get("/api/runs/codec")
+    text = client.get("/metrics").text
+    assert 'madrigal_requests_total{method="POST",route="/v1/audio/speech",status="200"} 1.0' in text
+    assert 'route="/api/runs/{run_id:path}"' in text
+    assert "madrigal_first_audio_seconds_count 1.0" in text
+    assert 'madrigal_audio_seconds_total{model="voice"} 0.1' in text
+    assert "madrigal_work_waiting 0.0" in text
+
+
+def test_a_log_line_is_json_and_knows_no_text(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="madrigal.studio"):
+        client.post("/v1/audio/speech", json={**SPEECH, "input": "my secret"})
+    lines = [json.loads(JsonLines().format(record)) for record in caplog.records if hasattr(record, "request")]
+    assert lines[-1]["status"] == 200
+    assert lines[-1]["route"] == "/v1/audio/speech"
+    assert lines[-1]["bytes"] > 0
+    assert "secret" not in json.dumps(lines)
+
+
+def test_a_server_that_leaves_refuses_what_is_new(make_app: Callable[..., FastAPI]) -> None:
+    app = make_app()
+    with TestClient(app, raise_server_exceptions=False) as client:
+        app.state.studio.watching.is_leaving = True
+        for path in ("/v1/models", "/healthz"):
+            answer = client.get(path)
+            assert answer.status_code == 503
+            assert int(answer.headers["retry-after"]) > 0

@@ -1,0 +1,242 @@
+"""Uploads that mean harm: each gets a 4xx, in bounded memory, and the server goes on."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import soundfile
+from fastapi import FastAPI
+from PIL import Image
+from stand_ins import wav_bytes
+from starlette.testclient import TestClient
+
+MEGABYTES = 400
+"""More than that no upload may cost; a bomb would take gigabytes."""
+
+
+def header(*, rate: int = 16_000, channels: int = 1, claimed: int = 0, bits: int = 16, form: int = 1) -> bytes:
+    block = channels * bits // 8
+    told = struct.pack("<HHIIHH", form, channels, rate, rate * block & 0xFFFFFFFF, block & 0xFFFF, bits)
+    return (
+        b"RIFF"
+        + struct.pack("<I", (claimed + 36) & 0xFFFFFFFF)
+        + b"WAVEfmt "
+        + struct.pack("<I", 16)
+        + told
+        + (b"data" + struct.pack("<I", claimed & 0xFFFFFFFF))
+    )
+
+
+def zip_bomb() -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("a.wav", b"\0" * 50_000_000)
+    return out.getvalue()
+
+
+def flac_of_hours() -> bytes:
+    """An hour of silence in some kilobytes."""
+    out = io.BytesIO()
+    with soundfile.SoundFile(out, "w", 8_000, 1, "PCM_16", format="FLAC") as file:
+        for _ in range(60):
+            file.write(np.zeros(8_000 * 60, np.int16))
+    return out.getvalue()
+
+
+def floats(value: float) -> bytes:
+    out = io.BytesIO()
+    wave = np.zeros(32_000, np.float32)
+    wave[1_000] = value
+    soundfile.write(out, wave, 16_000, format="WAV", subtype="FLOAT")
+    return out.getvalue()
+
+
+def patched_flac() -> bytes:
+    """A header that promises 68 billion samples."""
+    data = bytearray(wav_bytes(2.0, kind="FLAC"))
+    data[21] |= 0x0F
+    data[22:26] = b"\xff" * 4
+    return bytes(data)
+
+
+SOUNDS: dict[str, Callable[[], bytes]] = {
+    "empty": lambda: b"",
+    "one byte": lambda: b"\0",
+    "text": lambda: b"this is no sound" * 100,
+    "zip bomb": zip_bomb,
+    "gzip bomb": lambda: gzip.compress(b"\0" * 50_000_000),
+    "100 hours in a header": lambda: header(claimed=100 * 3600 * 32_000) + b"\0" * 100,
+    "a header and nothing": lambda: header(claimed=1_000_000),
+    "no channels": lambda: header(channels=0, claimed=100) + b"\0" * 100,
+    "60000 channels": lambda: header(channels=60_000, claimed=2_000_000) + b"\0" * 2_000_000,
+    "a rate of zero": lambda: header(rate=0, claimed=64_000) + b"\0" * 64_000,
+    "a rate of 4 GHz": lambda: header(rate=0xFFFFFFFF, claimed=64_000) + b"\0" * 64_000,
+    "a rate of 1 Hz": lambda: header(rate=1, claimed=64_000) + b"\0" * 64_000,
+    "zero bits": lambda: header(bits=0, claimed=64_000) + b"\0" * 64_000,
+    "an unknown coding": lambda: header(form=0x1234, claimed=64_000) + b"\0" * 64_000,
+    "an hour of flac": flac_of_hours,
+    "flac that promises too much": patched_flac,
+    "half a flac": lambda: wav_bytes(2.0, kind="FLAC")[:60],
+    "half an mp3": lambda: wav_bytes(2.0, kind="MP3")[:100],
+    "an ogg without its end": lambda: wav_bytes(2.0, kind="OGG")[:200],
+    "not a number": lambda: floats(float("nan")),
+    "infinity": lambda: floats(float("inf")),
+    "too long": lambda: wav_bytes(40.0, 8_000),
+    "too short": lambda: wav_bytes(0.1),
+    "a picture": lambda: png(8, 8),
+    "another container": lambda: wav_bytes(2.0, kind="W64"),
+    "raw matlab": lambda: wav_bytes(2.0, kind="MAT5"),
+    "a page": lambda: b"<html><script>alert(1)</script></html>",
+    "pickle": lambda: b"\x80\x04\x95\x1a\x00\x00\x00\x00\x00\x00\x00\x8c\x02os\x94\x8c\x06system\x94\x93\x94.",
+}
+
+
+def png(width: int, height: int) -> bytes:
+    out = io.BytesIO()
+    Image.new("RGB", (width, height)).save(out, "PNG")
+    return out.getvalue()
+
+
+def pixel_bomb() -> bytes:
+    """A picture of 50000 x 50000 pixels in some kilobytes."""
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    told = struct.pack(">IIBBBBB", 50_000, 50_000, 8, 2, 0, 0, 0)
+    packed = zlib.compress(b"\0" * 1_000_000)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", told) + chunk(b"IDAT", packed) + chunk(b"IEND", b"")
+
+
+PICTURES: dict[str, Callable[[], bytes]] = {
+    "a pixel bomb": pixel_bomb,
+    "17 million pixels": lambda: png(17_000, 1_000),
+    "half a picture": lambda: png(64, 64)[:60],
+    "a sound": lambda: wav_bytes(1.0),
+    "svg": lambda: b"<svg xmlns='http://www.w3.org/2000/svg'><image href='file:///etc/passwd'/></svg>",
+    "eps": lambda: b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n(/etc/passwd) (r) file\n",
+    "nothing": lambda: b"",
+}
+
+
+@pytest.fixture
+def bounded() -> Iterator[None]:
+    """What is asked inside must not need much memory."""
+    process = psutil.Process()
+    before = process.memory_info().rss
+    yield
+    assert (process.memory_info().rss - before) / 1e6 < MEGABYTES
+
+
+@pytest.fixture
+def painted(make_app: Callable[..., FastAPI], root: Any) -> Iterator[TestClient]:
+    """A studio that has a Muse, which nobody should get to ask."""
+
+    def never(*_: Any) -> Any:
+        raise AssertionError("a hostile picture came as far as the model")
+
+    (root / "muse").mkdir()
+    (root / "muse/config.json").write_text('{"kind": "muse"}')
+    (root / "muse/recipe.yaml").write_text("system: muse\n")
+    with TestClient(make_app(loaders={"pictures": never}), raise_server_exceptions=False) as client:
+        yield client
+
+
+@pytest.mark.usefixtures("bounded")
+@pytest.mark.parametrize("name", SOUNDS)
+def test_a_hostile_recording_is_refused(client: TestClient, name: str) -> None:
+    data = SOUNDS[name]()
+    answer = client.post("/v1/audio/voices", data={"name": "evil"}, files={"file": (name, data)})
+    assert 400 <= answer.status_code < 500, answer.text
+    assert answer.json()["error"]["message"]
+    assert client.get("/healthz").status_code == 200
+
+
+@pytest.mark.usefixtures("bounded")
+@pytest.mark.parametrize("name", PICTURES)
+def test_a_hostile_picture_is_refused(painted: TestClient, name: str) -> None:
+    files = {"image": ("a.png", PICTURES[name]()), "mask": ("m.png", png(64, 64))}
+    answer = painted.post("/v1/images/edits", data={"prompt": "x"}, files=files)
+    assert 400 <= answer.status_code < 500, answer.text
+
+
+SPOKEN = {"model": "tts-1", "input": "hello"}
+BODIES: dict[str, bytes] = {
+    "nothing": b"",
+    "half": b'{"model": "tts-1", "inp',
+    "a list": b"[1, 2, 3]",
+    "a string": b'"hello"',
+    "deep": b"[" * 200_000 + b"]" * 200_000,
+    "a deep object": b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
+    "not utf-8": b'{"model": "tts-1", "input": "\xff\xfe"}',
+    "a lone surrogate": b'{"model": "tts-1", "input": "\\ud800"}',
+    "nan": b'{"model": "tts-1", "input": "hello", "speed": NaN}',
+    "infinity": b'{"model": "tts-1", "input": "hello", "cond_scale": Infinity}',
+    "a huge number": b'{"model": "tts-1", "input": "hello", "seed": ' + b"9" * 10_000 + b"}",
+    "a huge exponent": b'{"model": "tts-1", "input": "hello", "speed": 1e999}',
+    "many keys": json.dumps({**SPOKEN, **{f"k{i}": i for i in range(50_000)}}).encode(),
+    "a huge text": json.dumps({**SPOKEN, "input": "a" * 5_000_000}).encode(),
+    "another voice": json.dumps({**SPOKEN, "voice": "../../../etc/passwd"}).encode(),
+    "another model": json.dumps({**SPOKEN, "model": "/etc"}).encode(),
+    "a voice of keys": json.dumps({**SPOKEN, "voice": {"id": ["a"]}}).encode(),
+    "over the limit": b'{"input": "' + b"a" * 26_000_000 + b'"}',
+}
+
+
+@pytest.mark.usefixtures("bounded")
+@pytest.mark.parametrize("name", BODIES)
+def test_a_hostile_body_is_refused(client: TestClient, name: str) -> None:
+    answer = client.post("/v1/audio/speech", content=BODIES[name], headers={"Content-Type": "application/json"})
+    assert 400 <= answer.status_code < 500, answer.text[:500]
+    assert len(answer.content) < 5_000
+    assert answer.json()["error"].keys() == {"message", "type", "param", "code"}
+
+
+@pytest.mark.parametrize(
+    "codes",
+    [
+        [],
+        [[]],
+        [[1], [1, 2]],
+        [[10**6]],
+        [[-1]],
+        [["a"]],
+        [[1.5]],
+        "x",
+        [[0] * 5000],
+        [[0]] * 9000,
+        None,
+        [None],
+        {"a": 1},
+    ],
+    ids=str,
+)
+def test_hostile_codes_are_refused(make_app: Callable[..., FastAPI], codes: Any) -> None:
+    from small_codecs import small_codec
+
+    codec = small_codec(16, 2)
+    app = make_app(loaders={"codec": lambda *_: codec})
+    with TestClient(app, raise_server_exceptions=False) as client:
+        answer = client.post("/v1/audio/codes/decode", json={"model": "codec", "codes": codes})
+    assert answer.status_code == 400, answer.text
+
+
+def test_a_form_of_thousands_of_fields_is_refused(client: TestClient) -> None:
+    data = {f"field{i}": "x" for i in range(2_000)}
+    answer = client.post("/v1/audio/voices", data=data, files={"file": ("a.wav", wav_bytes(2.0))})
+    assert answer.status_code == 400
+    broken = client.post(
+        "/v1/audio/voices", content=b"--x\r\nnothing", headers={"Content-Type": "multipart/form-data; boundary=x"}
+    )
+    assert broken.status_code == 400
+    assert client.post("/v1/audio/voices", data={"name": "x", "file": "no file"}).status_code == 400

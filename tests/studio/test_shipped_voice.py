@@ -1,0 +1,25 @@
+"""The studio as it comes: the shipped voice speaks over HTTP."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import soundfile
+from starlette.testclient import TestClient
+
+from madrigal.studio.app import create_app
+from madrigal.studio.settings import StudioSettings
+
+
+def test_the_shipped_voice_speaks_and_streams_the_same(tmp_path: Path) -> None:
+    app = create_app(StudioSettings(folder=tmp_path, names=("testserver",), warm=False))
+    with TestClient(app, raise_server_exceptions=False) as client:
+        assert [model["id"] for model in client.get("/v1/models").json()["data"]] == ["voice-24k", "speech-16k"]
+        asked = {"model": "tts-1", "input": "All is well.", "response_format": "wav", "seconds": 1.6}
+        whole = client.post("/v1/audio/speech", json=asked)
+        assert whole.status_code == 200, whole.text
+        sound, rate = soundfile.read(io.BytesIO(whole.content))
+        assert rate == 24_000
+        assert abs(len(sound) / rate - 1.6) < 0.02
+        assert 0.02 < abs(sound).max() <= 1.0

@@ -1,0 +1,167 @@
+"""Recordings edited, timed, gone on with, coded: by a small voicebox and a small codec, as they are."""
+
+from __future__ import annotations
+
+import io
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+from fastapi import FastAPI
+from small_codecs import small_codec
+from stand_ins import wav_bytes
+from starlette.testclient import TestClient
+from voicebox_speaking import hum, speaking_run
+
+from madrigal.studio.models import LOADERS
+from madrigal.studio.word_times import _edges
+
+
+class Composer:
+    """What the routes need of a MusicLM and of an AudioLM: a sound as long as it is asked for."""
+
+    sample_rate = 16_000
+    codec = SimpleNamespace(target_sample_hz=16_000)
+
+    def draw(self, text: str, n: int, *, seconds: float, **_: Any) -> list[Any]:
+        return [SimpleNamespace(waves=[torch.zeros(round(seconds * 16_000))] * n, scores=[0.5] * n)]
+
+    def __call__(self, *, prime_wave: torch.Tensor, seconds: float, **_: Any) -> torch.Tensor:
+        return torch.cat((prime_wave, torch.zeros(round(seconds * 16_000))))[None]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("small")
+    (folder / "runs").mkdir()
+    speaking_run(folder / "runs/speaker")
+    for name, system in (("music", "musiclm"), ("sounds", "audiolm"), ("coder", "soundstream")):
+        (folder / f"runs/{name}").mkdir()
+        (folder / f"runs/{name}/recipe.yaml").write_text(f"system: {system}\n")
+        (folder / f"runs/{name}/config.json").write_text("{}")
+    hum(folder / "hum.wav", seconds=3.0, rate=16_000, channels=2)
+    return folder
+
+
+@pytest.fixture
+def client(make_app: Callable[..., FastAPI], folder: Path) -> Iterator[TestClient]:
+    codec, composer = small_codec(16, 2), Composer()
+    fake = {"codec": lambda *_: codec, "music": lambda *_: composer, "continuation": lambda *_: composer}
+    app = make_app(folder=folder / "runs", voice_runs=(), loaders={"speech": LOADERS["speech"], **fake})
+    with TestClient(app, raise_server_exceptions=False) as client:
+        yield client
+
+
+def post(client: TestClient, path: str, folder: Path, **form: Any) -> Any:
+    return client.post(path, data=form, files={"file": ("in.wav", (folder / "hum.wav").read_bytes())})
+
+
+def test_a_span_is_made_anew_and_the_rest_stays(client: TestClient, folder: Path) -> None:
+    before, rate = soundfile.read(folder / "hum.wav", dtype="int16")
+    answer = post(client, "/v1/audio/edits", folder, fill="1.0-1.5", seed=3)
+    assert answer.status_code == 200, answer.text
+    after, same_rate = soundfile.read(io.BytesIO(answer.content), dtype="int16")
+    assert (after.shape, same_rate) == (before.shape, rate)
+    assert answer.headers["x-madrigal-span"] == "1.000-1.500"
+    assert np.array_equal(before[:rate], after[:rate])
+    assert np.array_equal(before[3 * rate // 2 :], after[3 * rate // 2 :])
+    assert not np.array_equal(before, after)
+
+
+def test_words_are_replaced_and_the_new_text_is_told(client: TestClient, folder: Path) -> None:
+    said = {"text": "a hum, and so on", "replace_old": "so on", "replace_new": "nothing – more"}
+    answer = post(client, "/v1/audio/edits", folder, **said)
+    assert answer.status_code == 200, answer.text
+    assert unquote(answer.headers["x-madrigal-text"]) == "a hum, and nothing – more"
+    start, stop = map(float, answer.headers["x-madrigal-span"].split("-"))
+    assert 0 <= start < stop
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {},
+        {"fill": "1-2", "replace_old": "a", "replace_new": "b"},
+        {"replace_old": "a"},
+        {"fill": "2-1"},
+        {"fill": "a-b"},
+        {"fill": "-1--2"},
+        {"fill": "1-99"},
+        {"fill": "nan-inf"},
+        {"fill": "0-3"},
+        {"replace_old": "x", "replace_new": "y", "text": "a hum"},
+        {"replace_old": "hum", "replace_new": "☃", "text": "a hum"},
+        {"fill": "1-2", "seed": "-1"},
+        {"fill": "1-2", "text": "x" * 5000},
+    ],
+    ids=str,
+)
+def test_an_edit_that_cannot_be_made_is_refused(client: TestClient, folder: Path, form: dict[str, str]) -> None:
+    answer = post(client, "/v1/audio/edits", folder, **form)
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["error"]["message"]
+
+
+def test_every_written_word_has_its_time(client: TestClient, folder: Path) -> None:
+    told = post(client, "/v1/audio/words", folder, text="A hum, and 21 hums!").json()
+    assert [word["word"] for word in told["words"]] == ["A", "hum,", "and", "21", "hums!"]
+    assert told["seconds"] == 3.0
+    times = [(word["start"], word["end"]) for word in told["words"]]
+    assert all(start < end <= 3.01 for start, end in times)
+    assert all(one[1] <= other[0] + 1e-6 for one, other in itertools.pairwise(times))
+
+
+def test_words_want_a_text_where_nobody_listens(client: TestClient, folder: Path) -> None:
+    client.app.state.studio._recogniser = False  # type: ignore[attr-defined]
+    error = post(client, "/v1/audio/words", folder).json()["error"]
+    assert (error["code"], error["param"]) == ("missing_parameter", "text")
+
+
+def test_joined_words_share_their_sounds() -> None:
+    assert _edges([2, 3, 1], range(6), [2, 3, 1]) == [(0, 1), (2, 4), (5, 5)]
+    assert _edges([1, 1], range(4), [4]) == [(0, 1), (2, 3)]
+    assert _edges([5, 5, 5], range(2), [2]) == [(0, 0), (0, 0), (1, 1)]
+
+
+def test_a_small_voice_speaks_and_takes_a_prompt(client: TestClient, folder: Path) -> None:
+    added = post(client, "/v1/audio/voices", folder, name="hum", text="a hum")
+    assert added.status_code == 201, added.text
+    asked = {"model": "speaker", "voice": "hum", "input": "One two three.", "response_format": "wav", "seconds": 2.5}
+    answer = client.post("/v1/audio/speech", json=asked)
+    sound, rate = soundfile.read(io.BytesIO(answer.content))
+    assert abs(len(sound) / rate - 2.5) < 0.02
+    again = client.post("/v1/audio/speech", json=asked)
+    assert again.content == answer.content
+    refused = client.post("/v1/audio/speech", json={**asked, "seconds": 0.1})
+    assert refused.status_code == 400
+    assert client.delete("/v1/audio/voices/hum").status_code == 204
+
+
+def test_codes_there_and_back(client: TestClient, folder: Path) -> None:
+    coded = post(client, "/v1/audio/codes", folder).json()
+    assert (coded["model"], coded["sample_rate"], coded["samples"]) == ("coder", 16_000, 48_000)
+    assert len(coded["codes"]) == 150
+    assert {len(row) for row in coded["codes"]} == {2}
+    sound, rate = soundfile.read(io.BytesIO(client.post("/v1/audio/codes/decode", json=coded).content))
+    assert (len(sound), rate) == (48_000, 16_000)
+    assert len(post(client, "/v1/audio/codes", folder, levels=1).json()["codes"][0]) == 1
+    assert post(client, "/v1/audio/codes", folder, levels=3).status_code == 400
+    assert client.post("/v1/audio/codes", files={"file": wav_bytes(130.0, 8_000)}).status_code == 400
+
+
+def test_music_and_continuations_last_as_long_as_asked(client: TestClient, folder: Path) -> None:
+    answer = post(client, "/v1/audio/continuations", folder, seconds=2.0)
+    assert len(soundfile.read(io.BytesIO(answer.content))[0]) == 5 * 16_000
+    asked = {"prompt": "a slow piano", "seconds": 1.5, "n": 2, "response_format": "flac"}
+    answer = client.post("/v1/audio/music", json=asked)
+    assert len(soundfile.read(io.BytesIO(answer.content))[0]) == 24_000
+    assert answer.headers["x-madrigal-similarity"] == "0.5000"
+    for changes in ({"seconds": 61}, {"prompt": ""}, {"prompt": "x" * 3000}, {"n": 0}, {"model": "speaker"}):
+        assert client.post("/v1/audio/music", json={**asked, **changes}).status_code in (400, 404)
