@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measuring import Records, cpu_seconds, run_part, tell
+from measuring import Records, cpu_seconds, precisions, run_part, tell
 from safetensors.torch import save_file
 
 from madrigal.engine.machine import matmul_rate
@@ -80,15 +80,16 @@ class Tokens(torch.utils.data.Dataset[dict[str, Any]]):
 
 def maskgit() -> MaskGit:
     torch.manual_seed(0)
-    net = MaskGitTransformer(num_tokens=1024, seq_len=256, dim=256, depth=6, heads=4, dim_head=64, ff_mult=4)
+    size = {"dim": 256, "depth": 6, "heads": 4, "dim_head": 64, "ff_mult": 4}
+    net = MaskGitTransformer(num_tokens=1024, seq_len=256, text_encoder="embeds", cond_dim=768, **size)
     vae = VQGanVAE(dim=64, layers=2, codebook_size=1024, discriminators=False)
     return MaskGit(64, net, vae=vae)
 
 
 def train_maskgit(name: str, folder: Path, other: Records) -> None:
-    """Training from ids, in both precisions."""
+    """Training from ids, in the precisions that there are."""
     theirs = next((r["img_per_cpu_s"] for r in other.get("muse.maskgit.train", []) if r.get("input") == "ids"), None)
-    for precision, bits in (("fp32", 32), ("bf16", 16)):
+    for precision, bits in precisions():
         run = MaskGitTrainer(
             maskgit(),
             dataset=Tokens(),
