@@ -48,9 +48,8 @@ def train(name: str, folder: Path, other: Records) -> None:
             results_folder=folder / f"{name} {precision}",
             mixed_precision=precision,
         )
-        for _ in range(2):
-            run.train_step()
-        cost = statistics.median(cpu_seconds(run.train_step) for _ in range(6))
+        run.train_step()
+        cost = statistics.median(cpu_seconds(run.train_step) for _ in range(4))
         share = run.step_flops / cost / matmul_rate("cpu", bits)
         more = f"{100 * share:.0f} % of the matmul rate"
         tell(f"{name} {precision}", ROWS * SAMPLES / cost, more, theirs, "samples")

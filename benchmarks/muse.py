@@ -98,9 +98,8 @@ def train_maskgit(name: str, folder: Path, other: Records) -> None:
             results_folder=folder / f"{name} {precision}",
             mixed_precision=precision,
         )
-        for _ in range(3):
-            run.train_step()
-        cost = statistics.median(cpu_seconds(run.train_step) for _ in range(8))
+        run.train_step()
+        cost = statistics.median(cpu_seconds(run.train_step) for _ in range(6))
         share = run.step_flops / cost / matmul_rate("cpu", bits)
         tell(f"{name} {precision}", BATCH / cost, f"{100 * share:.0f} % of the matmul rate", theirs, unit="pictures")
 
@@ -114,7 +113,7 @@ def generate(name: str, _: Path, other: Records) -> None:
         model.generate(text_embeds=embeds, timesteps=18, cond_scale=3.0)
 
     made()
-    cost = statistics.median(cpu_seconds(made) for _ in range(5))
+    cost = statistics.median(cpu_seconds(made) for _ in range(3))
     tell(name, 1 / cost, "18 steps, guidance 3", theirs, unit="pictures")
 
 
