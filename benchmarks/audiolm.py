@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measuring import Records, cpu_seconds, run_part, tell
+from measuring import Records, cpu_seconds, precisions, run_part, tell
 from torch import Tensor
 
 from madrigal.audiolm.coarse import CoarseTransformer
@@ -84,10 +84,10 @@ def generation(run: StageTrainer, tokens: int) -> tuple[float, int]:
 
 
 def stage(name: str, folder: Path, other: Records) -> None:
-    """Training in both precisions, then generation with the cache."""
+    """Training in the precisions that there are, then generation with the cache."""
     theirs = {record.get("kv_cache", "train"): record["tokens_per_cpu_s"] for kind in ("train", "generate")
               for record in other.get(f"{name}.{kind}", [])}  # fmt: skip
-    for precision, bits in (("fp32", 32), ("bf16", 16)):
+    for precision, bits in precisions():
         run = trainer(name, folder, precision)
         for _ in range(2):
             run.train_step()

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from madrigal.engine.machine import keep_memory, prepare_process
+from madrigal.engine.machine import has_bf16, keep_memory, prepare_process
 
 Records = dict[str, list[dict[str, Any]]]
 Part = Callable[[str, Path, Records], None]
@@ -24,6 +24,11 @@ def cpu_seconds(call: Callable[[], Any]) -> float:
     start = time.process_time()
     call()
     return time.process_time() - start
+
+
+def precisions() -> list[tuple[str, int]]:
+    """What this machine computes in, and its bits: bfloat16 that it only pretends to have would measure nothing."""
+    return [("fp32", 32), ("bf16", 16)] if has_bf16("cpu") else [("fp32", 32)]
 
 
 def beside(command: str | None) -> Records:

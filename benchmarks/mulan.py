@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measuring import Records, cpu_seconds, run_part, tell
+from measuring import Records, cpu_seconds, precisions, run_part, tell
 
 from madrigal.engine.machine import matmul_rate
 from madrigal.musiclm.audio_transformer import AudioSpectrogramTransformer
@@ -35,28 +35,25 @@ class Pairs(torch.utils.data.Dataset[tuple[torch.Tensor, torch.Tensor]]):
 
 
 def train(name: str, folder: Path, other: Records) -> None:
-    """Training in both precisions, then in chunks."""
+    """Training in the precisions that there are, or in chunks."""
     theirs = next((SAMPLES * record["pairs_per_cpu_s"] for record in other.get("mulan.train", [])[-1:]), None)
-    for precision, bits, chunk in (("fp32", 32, None), ("bf16", 16, None), ("fp32", 32, 4)):
-        word = precision if chunk is None else f"{precision} in chunks of {chunk}"
+    for precision, bits in precisions():
         torch.manual_seed(0)
         run = MuLaNTrainer(
             MuLaN(AudioSpectrogramTransformer(**SIZE, **SPECTRA), TextTransformer(**SIZE)),
             Pairs(),
             num_train_steps=10**6,
             batch_size=ROWS,
-            chunk_size=chunk,
-            results_folder=folder / f"{name} {word}",
+            chunk_size=4 if name == "chunks" else None,
+            results_folder=folder / f"{name} {precision}",
             mixed_precision=precision,
         )
-        for _ in range(2):
-            run.train_step()
-        cost = statistics.median(cpu_seconds(run.train_step) for _ in range(6))
+        run.train_step()
+        cost = statistics.median(cpu_seconds(run.train_step) for _ in range(4))
         share = run.step_flops / cost / matmul_rate("cpu", bits)
-        tell(
-            f"{name} train {word}", ROWS * SAMPLES / cost, f"{100 * share:.0f} % of the matmul rate", theirs, "samples"
-        )
+        more = f"{100 * share:.0f} % of the matmul rate"
+        tell(f"{name} {precision}", ROWS * SAMPLES / cost, more, theirs, "samples")
 
 
 if __name__ == "__main__":
-    run_part(__doc__, {"mulan": train})
+    run_part(__doc__, {"mulan": train, "chunks": train})

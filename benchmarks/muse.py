@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measuring import Records, cpu_seconds, run_part, tell
+from measuring import Records, cpu_seconds, precisions, run_part, tell
 from safetensors.torch import save_file
 
 from madrigal.engine.machine import matmul_rate
@@ -80,15 +80,16 @@ class Tokens(torch.utils.data.Dataset[dict[str, Any]]):
 
 def maskgit() -> MaskGit:
     torch.manual_seed(0)
-    net = MaskGitTransformer(num_tokens=1024, seq_len=256, dim=256, depth=6, heads=4, dim_head=64, ff_mult=4)
+    size = {"dim": 256, "depth": 6, "heads": 4, "dim_head": 64, "ff_mult": 4}
+    net = MaskGitTransformer(num_tokens=1024, seq_len=256, text_encoder="embeds", cond_dim=768, **size)
     vae = VQGanVAE(dim=64, layers=2, codebook_size=1024, discriminators=False)
     return MaskGit(64, net, vae=vae)
 
 
 def train_maskgit(name: str, folder: Path, other: Records) -> None:
-    """Training from ids, in both precisions."""
+    """Training from ids, in the precisions that there are."""
     theirs = next((r["img_per_cpu_s"] for r in other.get("muse.maskgit.train", []) if r.get("input") == "ids"), None)
-    for precision, bits in (("fp32", 32), ("bf16", 16)):
+    for precision, bits in precisions():
         run = MaskGitTrainer(
             maskgit(),
             dataset=Tokens(),
@@ -97,9 +98,8 @@ def train_maskgit(name: str, folder: Path, other: Records) -> None:
             results_folder=folder / f"{name} {precision}",
             mixed_precision=precision,
         )
-        for _ in range(3):
-            run.train_step()
-        cost = statistics.median(cpu_seconds(run.train_step) for _ in range(8))
+        run.train_step()
+        cost = statistics.median(cpu_seconds(run.train_step) for _ in range(6))
         share = run.step_flops / cost / matmul_rate("cpu", bits)
         tell(f"{name} {precision}", BATCH / cost, f"{100 * share:.0f} % of the matmul rate", theirs, unit="pictures")
 
@@ -113,7 +113,7 @@ def generate(name: str, _: Path, other: Records) -> None:
         model.generate(text_embeds=embeds, timesteps=18, cond_scale=3.0)
 
     made()
-    cost = statistics.median(cpu_seconds(made) for _ in range(5))
+    cost = statistics.median(cpu_seconds(made) for _ in range(3))
     tell(name, 1 / cost, "18 steps, guidance 3", theirs, unit="pictures")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import soundfile
 import torch
-from measuring import Records, beside, cpu_seconds
+from measuring import Records, beside, cpu_seconds, precisions
 
 from madrigal import SoundStream, SoundStreamTrainer
 from madrigal.engine.machine import matmul_rate, prepare_process
@@ -50,7 +50,7 @@ def trainer(folder: Path, batch_size: int, seconds: float, precision: str = "fp3
 
 def step(folder: Path, other: Records) -> None:
     """One step, with and without the gradient penalty, in float32 and bfloat16; medians of two cycles of four."""
-    for precision, bits in (("fp32", 32), ("bf16", 16)):
+    for precision, bits in precisions():
         run = trainer(folder, 4, 1.0, precision)
         run.train_step()
         costs: dict[bool, list[float]] = {True: [], False: []}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measuring import Records, cpu_seconds, run_part, tell
+from measuring import Records, cpu_seconds, precisions, run_part, tell
 
 from madrigal.engine.machine import matmul_rate
 from madrigal.layers.sampling import Sampling
@@ -48,9 +48,9 @@ def model(name: str) -> TextToSemantic:
 
 
 def train(name: str, folder: Path, other: Records) -> None:
-    """Training in both precisions, then compiled too, with what the trainer freezes frozen."""
+    """Training in the precisions that there are, then compiled too, with what the trainer freezes frozen."""
     theirs = next((r["src_plus_tgt_tokens_per_cpu_s"] for r in other.get(f"spear.{name}.train", [])), None)
-    for precision, bits, is_compiled in (("fp32", 32, False), ("bf16", 16, False), ("bf16", 16, True)):
+    for precision, bits, is_compiled in [(*known, False) for known in precisions()] + [(*precisions()[-1], True)]:
         word = f"{precision} compiled" if is_compiled else precision
         run = TRAINERS[name](
             model(name),

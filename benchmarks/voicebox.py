@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measuring import Records, cpu_seconds, run_part, tell
+from measuring import Records, cpu_seconds, precisions, run_part, tell
 
 from madrigal.engine.machine import matmul_rate
 from madrigal.voicebox.filling import fill
@@ -46,10 +46,10 @@ def model(ids: bool) -> VoiceBox:
 
 
 def train(name: str, folder: Path, other: Records) -> None:
-    """Training in both precisions."""
+    """Training in the precisions that there are."""
     known = {"train": "voicebox.train", "text": "voicebox.textcond.train"}[name]
     theirs = next((record["frames_per_cpu_s"] for record in other.get(known, [])), None)
-    for precision, bits in (("fp32", 32), ("bf16", 16)):
+    for precision, bits in precisions():
         run = VoiceBoxTrainer(
             ConditionalFlowMatcherWrapper(model(name == "text")),
             dataset=Rows(name == "text"),
@@ -58,21 +58,20 @@ def train(name: str, folder: Path, other: Records) -> None:
             results_folder=folder / f"{name}-{precision}",
             mixed_precision=precision,
         )
-        for _ in range(2):
-            run.train_step()
-        cost = statistics.median(cpu_seconds(run.train_step) for _ in range(6))
+        run.train_step()
+        cost = statistics.median(cpu_seconds(run.train_step) for _ in range(5))
         share = run.step_flops / cost / matmul_rate("cpu", bits)
         more = f"{100 * share:.0f} % of the matmul rate"
         tell(f"{name} {precision}", ROWS * FRAMES / cost, more, theirs, unit="frames")
 
 
 def sample(_: str, folder: Path, other: Records) -> None:
-    """One row by midpoint, the first fifth of it given, in both precisions."""
+    """One row by midpoint, the first fifth of it given, in the precisions that there are."""
     speaker = model(False).eval()
     given = {"context": torch.randn(1, FRAMES, 100), "context_mask": torch.arange(FRAMES)[None] < FRAMES // 5}
     for intervals in (15, 31):
         theirs = [r["frames_per_cpu_s"] for r in other.get("voicebox.sample", []) if r["nfe"] == 2 * intervals]
-        for precision in ("fp32", "bf16"):
+        for precision, _ in precisions():
 
             def call(steps: int = intervals, low: bool = precision == "bf16") -> None:
                 with torch.autocast("cpu", torch.bfloat16, enabled=low):

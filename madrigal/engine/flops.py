@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
+from torch.utils.flop_counter import conv_flop_count, flop_registry
 
 
 class CountFlops(TorchDispatchMode):
@@ -23,10 +25,20 @@ class CountFlops(TorchDispatchMode):
     ) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
-        count: Callable[..., int] | None = flop_registry.get(func._overloadpacket)
+        count: Callable[..., int] | None = _OURS.get(func._overloadpacket) or flop_registry.get(func._overloadpacket)
         if count is not None:
             self.total += count(*args, **kwargs, out_val=result)
         return result
+
+
+def _convolution_backward(grad: Tensor, x: Tensor, weight: Tensor, *rest: Any, **_: Any) -> int:
+    """As many as forward for each of the two gradients that are asked for; torch's formula forgets the groups."""
+    transposed, asked_for = rest[4], rest[7]
+    once: int = conv_flop_count(list(x.shape), list(weight.shape), list(grad.shape), transposed)
+    return once * sum(asked_for[:2])
+
+
+_OURS: dict[Any, Callable[..., int]] = {torch.ops.aten.convolution_backward: _convolution_backward}
 
 
 @contextmanager

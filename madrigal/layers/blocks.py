@@ -12,7 +12,7 @@ from torch import Tensor
 
 ROWS = 256  # of a block: queries times the heads that share a key
 ORDERED = 128  # queries of a block at most where there is an order: a smaller block sees less of what it must not see
-KEPT = 2**25  # attention weights up to this many bytes are kept for the backward pass, else they are made again
+KEPT = 2**26  # attention weights up to this many bytes are kept for the backward pass, else they are made again
 
 
 def attend_in_blocks(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, reach: int | None) -> Tensor:

@@ -1,5 +1,7 @@
 """The gated feed-forward that every transformer here shares."""
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -9,16 +11,40 @@ from madrigal.layers.norm import AdaptiveRMSNorm, RMSNorm, unit
 
 
 class GEGLU(nn.Module):
-    """[..., 2 * inner] -> [..., inner]: one half, gated by the other."""
+    """[2 * inner, rows] -> [inner, rows]: one half, gated by the other."""
 
     def __init__(self, dropout: float = 0.0) -> None:
         super().__init__()
         self.dropout = dropout
 
     def forward(self, x: Tensor) -> Tensor:
-        value, gate = x.chunk(2, dim=-1)
-        # GELU takes four times as long on a CPU if its input has gaps.
-        return F.dropout(value * F.gelu(gate.contiguous()), self.dropout, self.training)
+        if torch.is_grad_enabled():
+            gated: Tensor = _Gated.apply(x)
+        else:
+            value, gate = x.chunk(2)
+            gated = F.gelu(gate).mul_(value)
+        return F.dropout(gated, self.dropout, self.training)
+
+
+class _Gated(torch.autograd.Function):
+    """Both halves of the gradient are written where they belong; autograd itself would join them by a copy."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        value, gate = x.chunk(2)
+        opened = F.gelu(gate)
+        ctx.save_for_backward(x, opened)
+        return value * opened
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        x, opened = ctx.saved_tensors
+        value, gate = x.chunk(2)
+        out = torch.empty_like(x)
+        for_value, for_gate = out.chunk(2)
+        torch.mul(grad, opened, out=for_value)
+        torch.ops.aten.gelu_backward.grad_input(grad * value, gate, grad_input=for_gate)
+        return out
 
 
 class FeedForward(nn.Sequential):
@@ -38,8 +64,11 @@ class FeedForward(nn.Sequential):
 
     def forward(self, x: Tensor, cond: Tensor | None = None) -> Tensor:
         norm, inwards, gate, outwards = self
-        out: Tensor = outwards(gate(inwards(norm(x) if cond is None else norm(x, cond))))
-        return out
+        normed = norm(x) if cond is None else norm(x, cond)
+        # Inside, a row is a column: so value and gate are each of one piece, and the products are faster by a third on
+        # a CPU where `inner` is no multiple of what its registers hold.
+        hidden = gate(torch.mm(inwards.weight, normed.flatten(0, -2).T))
+        return torch.mm(hidden.T, outwards.weight.T).view(x.shape)
 
     def step(self, x: Tensor, cache: KeyValueCache) -> Tensor:
         """The same for one token in each row, [batch, dim]."""

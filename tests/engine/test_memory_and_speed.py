@@ -97,6 +97,17 @@ def test_counting_operations_changes_no_result_and_counts_backward() -> None:
     assert counter.total > 0
 
 
+@pytest.mark.parametrize("groups", [1, 4])
+@pytest.mark.parametrize("kind", [nn.Conv1d, nn.ConvTranspose1d])
+def test_a_convolution_s_backward_costs_twice_its_forward(kind: type[nn.Module], groups: int) -> None:
+    layer, x = kind(8, 8, 3, groups=groups), torch.randn(2, 8, 20, requires_grad=True)
+    with CountFlops() as forward:
+        out = layer(x)
+    with CountFlops() as backward:
+        out.sum().backward()
+    assert backward.total == 2 * forward.total > 0
+
+
 def test_a_turns_operations_are_counted_once_and_kept(tmp_path: Path) -> None:
     trainer = make(GanTrainer, tmp_path)
     for _ in range(4):

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from madrigal.layers import blocks
 from madrigal.layers.blocks import attend_in_blocks
+from madrigal.layers.multi_head import attend
 from madrigal.layers.norm import RMSNorm, unit
 from madrigal.layers.transformer import Transformer
 
@@ -131,3 +132,15 @@ def test_AM4_cross_attention_trains_beyond_one_block() -> None:
     assert context.grad is not None
     assert context.grad[1].abs().sum() > 0
     assert not context.grad[0, 3:].any()
+
+
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_attention_is_the_same_with_and_without_gradients(with_bias: bool) -> None:
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(2, 4, time, 16) for time in (70, 90, 90))
+    bias = torch.zeros(2, 1, 1, 90) if with_bias else None
+    if bias is not None:
+        bias[1, ..., 50:] = float("-inf")
+    learning = attend(query, key, value, bias, None, 0.0)
+    with torch.no_grad():
+        torch.testing.assert_close(attend(query, key, value, bias, None, 0.0), learning)
