@@ -85,12 +85,9 @@ def attributes_of(entry: Entry) -> dict[str, str]:
     return {name: str(said[name]) for name in MEASURES if said.get(name)}
 
 
-def known_recordings(run: Path, rate: int, *, limit: int = KNOWN) -> Known:
-    """Of the run's own recordings, evenly: what the judges are trained on."""
-    source = (recipe_of(run).get("data") or {}).get("path")
-    if source is None:
-        raise UserError(f"{run} does not say what it was trained on: evaluate the run, not an exported folder.")
-    manifest = manifest_of(Path(source), run / "data" / "train")
+def known_recordings(source: Path, prepared_in: Path, rate: int, *, limit: int = KNOWN) -> Known:
+    """Recordings of a folder, evenly chosen: what the judges are trained on."""
+    manifest = manifest_of(source, prepared_in)
     entries = [entry for entry in manifest if "instrument" in attributes_of(entry)]
     if not entries:
         raise UserError(f"The recordings of {source} do not say their instrument, so that no judge can learn it.")
@@ -99,10 +96,22 @@ def known_recordings(run: Path, rate: int, *, limit: int = KNOWN) -> Known:
     return Known.of(waves, rate, [attributes_of(entry) for entry in entries])
 
 
+def trained_on(run: Path) -> Path:
+    """The recordings of a run; a folder that was exported does not know them."""
+    source = (recipe_of(run).get("data") or {}).get("path")
+    if source is None:
+        raise UserError(
+            f"{run} does not say what it was trained on, and the judges have to learn from such recordings: "
+            "name them with --known FOLDER."
+        )
+    return Path(source)
+
+
 def evaluate_musiclm(
     run: Path,
     *,
     data: Path,
+    known: Path | None = None,
     out: Path | None = None,
     limit: int = 100,
     samples: int = SAMPLES,
@@ -111,19 +120,23 @@ def evaluate_musiclm(
     device: str = "cpu",
     progress: Progress | None = None,
 ) -> tuple[MusicReport, Path]:
-    """Judge a musiclm run on recordings with captions that it has not seen; writes the report to a folder."""
+    """Judge a run or an exported folder on captioned recordings that it has not seen; writes the report to a folder.
+
+    The judges learn from `known` recordings, or from those that the run was trained on.
+    """
     prepare_process()
+    source = trained_on(run) if known is None else known
     model = load_musiclm(run, device=device)
     folder = out or run / "evaluation"
     manifest = manifest_of(data, folder / "data", anew=True)
     entries = [entry for entry in manifest if entry.text and "instrument" in attributes_of(entry)][:limit]
     if len(entries) < 2:
         raise UserError(f"{data} has fewer than two recordings with a text and an instrument in its manifest.")
-    known = known_recordings(run, model.sample_rate)
+    heard = known_recordings(source, folder / "data" / "known", model.sample_rate)
     clips = clips_of(model, manifest, entries, samples=samples, sampling=sampling, seed=seed, progress=progress)
     note = f"The best of {samples} by MuLaN's similarity. {drawn_with(sampling, seed)}"
     report = evaluate_music(
-        clips, known, title=f"{run.name} on {len(clips)} captions", notes=[note], seed=seed, progress=progress
+        clips, heard, title=f"{run.name} on {len(clips)} captions", notes=[note], seed=seed, progress=progress
     )
     write_music(report, folder, curves_of_parts(run, CURVES))
     return report, folder

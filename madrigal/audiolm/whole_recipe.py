@@ -1,4 +1,7 @@
-"""One recipe for all of AudioLM: a tokenizer, the tokens, and the three stages, each a run inside the run."""
+"""One recipe for all of AudioLM, and what it shares with others that end in its stages.
+
+A tokenizer, the tokens, and the three stages: each a run inside the run.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,8 +11,7 @@ from pydantic import BaseModel, Field, field_validator
 
 from madrigal.audiolm.recipe import CoarseRecipe, FineRecipe, SemanticRecipe
 from madrigal.data.manifest import Manifest
-from madrigal.data.source import Source
-from madrigal.engine.parts import TOKENS, WholeRecipe, WholeTraining, name_of_part
+from madrigal.engine.parts import TOKENS, SplitRecipe, WholeTraining, name_of_part
 from madrigal.engine.progress import tell
 from madrigal.errors import UserError
 from madrigal.tokenizers.kmeans_recipe import KmeansRecipe
@@ -18,8 +20,62 @@ from madrigal.tokenizers.loading import load_codec, load_tokenizer
 from madrigal.tokenizers.masked_prediction_recipe import MaskedPredictionRecipe
 from madrigal.tokenizers.tokenizing import tokenize_manifest
 
+STAGES = ("semantic", "coarse", "fine")
 
-class AudioLMRecipe(WholeRecipe):
+
+class StagesRecipe(SplitRecipe):
+    """A whole that ends in AudioLM's stages, which learn from the tokens of its recordings."""
+
+    leaves: ClassVar[dict[str, str]] = {TOKENIZER: "model.safetensors"}
+
+    codec: str | dict[str, Any]
+    tokenizer: str | dict[str, Any] = Field(description="a finished tokenizer, or the recipe of one to train")
+    semantic: dict[str, Any] = Field(description="the semantic stage")
+    coarse: dict[str, Any] = Field(description="the coarse stage")
+    fine: dict[str, Any] | None = Field(None, description="left out where the coarse stage draws all codebooks")
+    workers: int = Field(1, ge=1, description="processes that tokenize")
+
+    _a_name_is_enough = field_validator(TOKENIZER, "codec", mode="before")(name_of_part)
+
+    def given(self, name: str, run: Path) -> dict[str, Any]:
+        values: dict[str, Any] = {"data": self.data_of(run)}
+        if name in STAGES:
+            values["data"]["tokens"] = str(run / TOKENS)
+        if name in ("semantic", "coarse"):
+            values[TOKENIZER] = self.at(TOKENIZER, run)
+        if name in ("coarse", "fine"):
+            values["codec"] = self.at("codec", run)
+        return values
+
+    def makers(self, run: Path) -> list[Any]:
+        """What makes the tokens, all of it finished."""
+        return [load_tokenizer(self.at(TOKENIZER, run)), load_codec(self.at("codec", run))]
+
+    def check(self, run: Path) -> None:
+        """Before hours of training: that a codec which is there has all the levels that the stages draw."""
+        if isinstance(self.codec, str):
+            last = self.part("coarse" if self.fine is None else "fine", run).model
+            check_levels_wanted(last, load_codec(self.codec), self.codec)
+
+    def trainer(self, run: Path, *, resume: bool = False, overwrite: bool = False) -> "StagesTraining":
+        """Everything in the folder `run`, one part after another."""
+        return StagesTraining(self, run, resume=resume, overwrite=overwrite)
+
+
+class StagesTraining(WholeTraining):
+    """The parts in order, and the tokens of the recordings before a stage learns from them."""
+
+    def __init__(self, recipe: StagesRecipe, run: Path, *, resume: bool, overwrite: bool) -> None:
+        self.recipe = recipe
+        super().__init__(recipe, run, resume=resume, overwrite=overwrite)
+
+    def before(self, name: str) -> None:
+        """Shards that are there already are only looked at."""
+        if name in STAGES:
+            tokenize_all(self.manifests, self.recipe.makers(self.path), self.path / TOKENS, workers=self.recipe.workers)
+
+
+class AudioLMRecipe(StagesRecipe):
     """`system: audiolm`."""
 
     title: ClassVar[str] = "AudioLM"
@@ -30,58 +86,9 @@ class AudioLMRecipe(WholeRecipe):
         "fine": (FineRecipe,),
     }
     one_by_one: ClassVar[str] = "masked-prediction, tokenize, semantic, coarse, fine"
-    leaves: ClassVar[dict[str, str]] = {TOKENIZER: "model.safetensors"}
 
     system: Literal["audiolm"]
-    data: Source
     codec: str = Field("speech-16k", description="a codec: a shipped name, a run, an exported folder or a hub name")
-    tokenizer: str | dict[str, Any] = Field(description="a finished tokenizer, or the recipe of one to train")
-    semantic: dict[str, Any] = Field(description="the semantic stage")
-    coarse: dict[str, Any] = Field(description="the coarse stage")
-    fine: dict[str, Any] | None = Field(None, description="left out where the coarse stage draws all codebooks")
-    workers: int = Field(1, ge=1, description="processes that tokenize")
-
-    _a_name_is_enough = field_validator("tokenizer", mode="before")(name_of_part)
-
-    @property
-    def sources(self) -> dict[str, Path]:
-        given = {"train": self.data.path, "valid": self.data.valid_path}
-        return {name: path for name, path in given.items() if path is not None}
-
-    def given(self, name: str, run: Path) -> dict[str, Any]:
-        keys = {"path": self.recordings("train", run), "valid_path": self.recordings("valid", run)}
-        values: dict[str, Any] = {"data": {key: path for key, path in keys.items() if path is not None}}
-        if name != TOKENIZER:
-            values["data"]["tokens"] = str(run / TOKENS)
-        if name in ("semantic", "coarse"):
-            values["tokenizer"] = self.at(TOKENIZER, run)
-        if name in ("coarse", "fine"):
-            values["codec"] = self.codec
-        return values
-
-    def check(self, run: Path) -> None:
-        """Before the tokenizer is trained: that takes longer than to learn that the codec is too small."""
-        last = self.part("coarse" if self.fine is None else "fine", run).model
-        check_levels_wanted(last, load_codec(self.codec), self.codec)
-
-    def trainer(self, run: Path, *, resume: bool = False, overwrite: bool = False) -> "AudioLMTraining":
-        """Everything in the folder `run`, one part after another."""
-        return AudioLMTraining(self, run, resume=resume, overwrite=overwrite)
-
-
-class AudioLMTraining(WholeTraining):
-    """The parts in order, and the tokens of the recordings as soon as there is a tokenizer."""
-
-    def __init__(self, recipe: AudioLMRecipe, run: Path, *, resume: bool, overwrite: bool) -> None:
-        self.recipe = recipe
-        super().__init__(recipe, run, resume=resume, overwrite=overwrite)
-
-    def before(self, name: str) -> None:
-        """Shards that are there already are only looked at."""
-        if name == TOKENIZER:
-            return
-        makers = [load_tokenizer(self.recipe.at(TOKENIZER, self.path)), load_codec(self.recipe.codec)]
-        tokenize_all(self.manifests, makers, self.path / TOKENS, workers=self.recipe.workers)
 
 
 def tokenize_all(manifests: Mapping[str, Manifest], makers: Sequence[Any], out: Path, *, workers: int) -> None:

@@ -67,10 +67,11 @@ class Way(Record):
 
 
 class Judged(Record):
-    """One clip: its caption, and what each way was taken for."""
+    """One clip: its caption, what is true of its recording, and what each way was taken for."""
 
     name: str
     text: str
+    true: dict[str, str] = Field(default_factory=dict)
     heard: dict[str, dict[str, str]]
 
 
@@ -174,7 +175,7 @@ def _centroid_error(described: Mapping[str, Sequence[Described]], label: str) ->
 
 def _judged(clip: Clip, index: int, heard: Mapping[str, Mapping[str, Sequence[str]]]) -> Judged:
     said = {label: {measure: names[index] for measure, names in found.items()} for label, found in heard.items()}
-    return Judged(name=clip.name, text=clip.text, heard=said)
+    return Judged(name=clip.name, text=clip.text, true=dict(clip.attributes), heard=said)
 
 
 def _example(clip: Clip) -> Example:

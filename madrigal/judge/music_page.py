@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from PIL import Image
 from rich.console import Console
 
 from madrigal.judge.chart import Series
+from madrigal.judge.estimates import of_share
 from madrigal.judge.examples import add_examples, add_training, write_files
 from madrigal.judge.html import Mark, Page
 from madrigal.judge.music import MusicReport
@@ -53,12 +55,27 @@ def similarity_rows(report: MusicReport) -> tuple[list[str], Rows]:
     return header, rows
 
 
+def instrument_rows(report: MusicReport) -> tuple[list[str], Rows]:
+    """A row for each instrument that was asked for: how often it was heard, and what in its place."""
+    heard: dict[str, Counter[str]] = {}
+    for clip in report.clips:
+        if "instrument" in clip.true:
+            said = clip.heard[report.way().label]["instrument"]
+            heard.setdefault(clip.true["instrument"], Counter())[said] += 1
+    rows: Rows = []
+    for asked, said in sorted(heard.items()):
+        others = ", ".join(f"{name} {times}" for name, times in said.most_common() if name != asked)
+        rows.append([asked, share(of_share(said[asked], said.total())), Mark(others or "–", "faint")])
+    return ["asked for", "heard", "or rather"], rows
+
+
 SECTIONS = (
     Section(
         "What the caption says",
         agreement_rows,
         "Instruments by a classifier, tempo and register by descriptors, all trained on recordings alone.",
     ),
+    Section("Instrument by instrument", instrument_rows, "What was generated, by the same classifier."),
     Section(
         "Similarity",
         similarity_rows,

@@ -163,6 +163,15 @@ class Quantizer(nn.Module, ABC):
         """Forget what was collected: the step is skipped."""
         self.pending_usage.zero_()
 
+    def end_step(self, applied: bool, reduce: Reduce | None = None, gather: Gather | None = None) -> dict[str, float]:
+        """Take in what a step has collected, or forget it where the step was skipped; figures of how codes are used."""
+        if not applied:
+            self.discard()
+            return {}
+        self.commit(reduce, gather)
+        perplexity = self.perplexity()
+        return {"perplexity_mean": float(perplexity.mean()), "perplexity_min": float(perplexity.min())}
+
     def perplexity(self) -> Tensor:
         """Exponential of the entropy of the codes committed lately, [levels * groups], between 1 and codebook_size."""
         shares = self.usage / self.usage.sum(-1, keepdim=True).clamp(min=1e-9)

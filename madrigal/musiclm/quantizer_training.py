@@ -104,10 +104,4 @@ class MuLaNEmbedQuantizerTrainer(Trainer):
         model.rq.initialize(model.placed(sounds))
 
     def after_turn(self, turn: str, applied: bool) -> Figures:
-        quantizer = self.model.rq
-        if not applied:
-            quantizer.discard()
-            return {}
-        quantizer.commit(reduce=self.ranks.sum_, gather=self.ranks.gather)
-        perplexity = quantizer.perplexity()
-        return {"perplexity_mean": float(perplexity.mean()), "perplexity_min": float(perplexity.min())}
+        return self.model.rq.end_step(applied, self.ranks.sum_, self.ranks.gather)

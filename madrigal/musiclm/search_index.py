@@ -2,12 +2,14 @@
 
     FOLDER/.madrigal/FINGERPRINT-SECONDS/embeddings.safetensors    [files, dim_latent]
                                         /manifest.jsonl            what each row is: path, size, time of change
+                                        /graph.bin                 of a large folder, its graph of neighbours
 
 The fingerprint is the model's and SECONDS the length of a piece: another model has an index of its own, and none can be
 asked with embeddings that it does not know.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,9 +25,12 @@ from madrigal.errors import UserError
 from madrigal.musiclm.embedding import PIECE_SECONDS, embedding_of_file
 from madrigal.musiclm.mulan import MuLaN
 
-HIDDEN, ROWS, FILES = ".madrigal", "embeddings.safetensors", "manifest.jsonl"
+HIDDEN, ROWS, FILES, GRAPH = ".madrigal", "embeddings.safetensors", "manifest.jsonl", "graph.bin"
 EXACT = 50_000
-"""Up to so many files every one is compared; above, a graph of neighbours (hnswlib) is asked where it is installed."""
+"""Up to so many files every one is compared; above, a graph of neighbours (hnswlib) is asked where it is installed.
+
+To make the graph takes longer than thousands of comparisons of everything, so it is made once and kept.
+"""
 SAVED_EVERY = 200
 """Files after which the index is written: who stops in the middle of a large folder goes on there."""
 
@@ -38,10 +43,10 @@ class Found(NamedTuple):
 
 
 class SearchIndex:
-    """The embeddings [files, dim] of a folder's audio files, in the order of `paths`."""
+    """The embeddings [files, dim] of a folder's audio files, in the order of `paths`; it is kept in `place`."""
 
-    def __init__(self, folder: Path, paths: list[str], rows: Tensor) -> None:
-        self.folder, self.paths, self.rows = folder, paths, rows
+    def __init__(self, folder: Path, paths: list[str], rows: Tensor, place: Path) -> None:
+        self.folder, self.paths, self.rows, self.place = folder, paths, rows, place
         self.added = self.removed = 0
         self.unreadable: dict[str, str] = {}
 
@@ -65,7 +70,7 @@ class SearchIndex:
         place = (keep_in or folder / HIDDEN) / f"{mulan.fingerprint()}-{piece_seconds:g}"
         known = _read(place, mulan.dim_latent)
         records = [_record(path, folder) for path in files]
-        index = cls(folder, [], torch.zeros(0))
+        index = cls(folder, [], torch.zeros(0), place)
         rows: dict[str, Tensor] = {}
         new = [record for record in records if _key(record) not in known]
         for number, record in enumerate(new):
@@ -97,26 +102,33 @@ class SearchIndex:
     def nearest(self, query: Tensor, count: int = 10) -> list[Found]:
         """The files that are most alike to `query` [dim], the best first."""
         count = min(count, len(self))
-        if len(self) > EXACT and (found := _by_graph(self.rows, query, count)) is not None:
-            places, scores = found
+        if len(self) > EXACT and (graph := _graph(self.rows, self.place / GRAPH)) is not None:
+            graph.set_ef(max(64, 2 * count))
+            near, distances = graph.knn_query(query.cpu().float().numpy()[None], k=count)
+            places, scores = near[0].tolist(), (1.0 - distances[0]).tolist()
         else:
             best = (self.rows @ query.cpu().float()).topk(count)
             places, scores = best.indices.tolist(), best.values.tolist()
         return [Found(self.paths[place], score) for place, score in zip(places, scores, strict=True)]
 
 
-def _by_graph(rows: Tensor, query: Tensor, count: int) -> tuple[list[int], list[float]] | None:
-    """The same by approximation, and None where the library is missing."""
+def _graph(rows: Tensor, file: Path) -> Any:
+    """The graph of neighbours of `rows` [files, dim], kept in `file`; None where the library is missing."""
     try:
         import hnswlib
     except ImportError:
         return None
     graph = hnswlib.Index(space="ip", dim=rows.shape[1])
+    if file.is_file():
+        with suppress(RuntimeError):  # half a graph is made again
+            graph.load_index(str(file), max_elements=len(rows))
+            return graph
     graph.init_index(max_elements=len(rows), ef_construction=200, M=16, random_seed=0)
     graph.add_items(rows.numpy())
-    graph.set_ef(max(64, 2 * count))
-    places, distances = graph.knn_query(query.cpu().float().numpy()[None], k=count)
-    return [int(place) for place in places[0]], [1.0 - float(distance) for distance in distances[0]]
+    beside = file.with_name(f".{file.name}")
+    graph.save_index(str(beside))
+    beside.replace(file)
+    return graph
 
 
 def _record(path: Path, folder: Path) -> dict[str, Any]:
@@ -150,7 +162,8 @@ def _write(place: Path, records: list[dict[str, Any]], rows: Tensor) -> None:
     """The list goes first and comes last: half an index has another number of rows than names, and is made again."""
     try:
         place.mkdir(parents=True, exist_ok=True)
-        (place / FILES).unlink(missing_ok=True)
+        for old in (FILES, GRAPH):
+            (place / old).unlink(missing_ok=True)
         beside = place / f".{ROWS}"
         save_file({"rows": rows.contiguous()}, beside)
         beside.replace(place / ROWS)

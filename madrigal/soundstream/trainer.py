@@ -87,13 +87,10 @@ class SoundStreamTrainer(AdversarialTrainer):
         if turn != GENERATOR:
             return {}
         quantizer = self.model.quantizer
-        if not applied:
-            quantizer.discard()
-            return {}
-        quantizer.commit(reduce=self.ranks.sum_, gather=self.ranks.gather)
-        perplexity = quantizer.perplexity()
-        self._watch_codebooks(quantizer.usage.flatten(0, 1))
-        return {"perplexity_mean": float(perplexity.mean()), "perplexity_min": float(perplexity.min())}
+        figures = quantizer.end_step(applied, self.ranks.sum_, self.ranks.gather)
+        if applied:
+            self._watch_codebooks(quantizer.usage.flatten(0, 1))
+        return figures
 
     def _watch_codebooks(self, usage: Tensor) -> None:
         """Say once when a codebook falls under the threshold, and again only after it has recovered."""

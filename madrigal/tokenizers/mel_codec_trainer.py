@@ -61,13 +61,7 @@ class MelCodecTrainer(RecordingsTrainer):
             model.quantizer.initialize(torch.cat([model.latents(*each)[each[1]].float() for each in heard]))
 
     def after_turn(self, turn: str, applied: bool) -> Figures:
-        quantizer = self.model.quantizer
-        if not applied:
-            quantizer.discard()
-            return {}
-        quantizer.commit(reduce=self.ranks.sum_, gather=self.ranks.gather)
-        perplexity = quantizer.perplexity()
-        return {"perplexity_mean": float(perplexity.mean()), "perplexity_min": float(perplexity.min())}
+        return self.model.quantizer.end_step(applied, self.ranks.sum_, self.ranks.gather)
 
     def sample(self, batch: Batch) -> list[Sample]:
         """Each recording, and the recording through its codes, coded as it would be alone."""

@@ -42,7 +42,7 @@ FOR = {
     "temperature": ("audiolm", "speartts", "musiclm", "muse"),
     "seed": ("audiolm", "speartts", "voicebox", "musiclm", "muse"),
     "device": ("audiolm", "speartts", "voicebox", "mulan", "musiclm", "muse"),
-    "samples": ("musiclm",),
+    **dict.fromkeys(("samples", "known"), ("musiclm",)),
     "tags": ("mulan",),
 }
 """What each option is for; those that are not here are for all."""
@@ -99,6 +99,10 @@ def evaluate(
     samples: Annotated[
         int | None, typer.Option(min=1, help="musiclm: draws for a caption, of which the best is judged; default: 4.")
     ] = None,
+    known: Annotated[
+        Path | None,
+        typer.Option(help="musiclm: recordings that the judges learn from; default: those that the run has."),
+    ] = None,
     steps: Steps = None,
     method: Method = None,
     cond_scale: CondScale = None,
@@ -130,7 +134,7 @@ def evaluate(
     for name, value in {
         **{"voice": voice, "kbps": kbps, "opus": opus, "ceiling": ceiling, "holes": holes},
         **{"temperature": temperature, "tags": tags, "recogniser": recogniser, "samples": samples},
-        "features": features,
+        **{"features": features, "known": known},
         **{**flowing, **draws, **drawing, **lengths},
     }.items():
         if kind not in FOR[name]:
@@ -166,7 +170,10 @@ def evaluate(
         from madrigal.musiclm_evaluation import evaluate_musiclm
 
         guided = {**draws, **given({"cond_scale": cond_scale})}
-        options |= {**given({"samples": samples}), "sampling": samplings(temperature or CONTINUING, **guided)}
+        options |= {
+            **given({"samples": samples, "known": known}),
+            "sampling": samplings(temperature or CONTINUING, **guided),
+        }
         _judge(evaluate_musiclm, path, options, show_music, as_json=as_json)
     elif kind == "audiolm":
         if data is None:

@@ -10,11 +10,12 @@ from rich.console import Console
 
 from madrigal.errors import UserError
 from madrigal.judge.frechet import components, frechet_distance
+from madrigal.judge.html import Mark
 from madrigal.judge.music import GENERATED, RECORDING, Clip, MusicReport, derangement, evaluate_music
 from madrigal.judge.music_classifier import InstrumentClassifier, features_of
 from madrigal.judge.music_descriptors import NearestCentre, beats_per_minute, describe
 from madrigal.judge.music_judges import Judges, Known
-from madrigal.judge.music_page import show_music, write_music
+from madrigal.judge.music_page import instrument_rows, show_music, write_music
 
 RATE = 16_000
 SECONDS = 4.0
@@ -162,9 +163,20 @@ def test_the_report_is_kept_shown_and_put_on_a_page(report: MusicReport, tmp_pat
     page = written["page"].read_text()
     assert page.count("<audio") == 4
     assert "as another&#x27;s caption says" in page
+    assert "or rather" in page
     console = Console(record=True, width=200)
     show_music(report, console)
     assert "A note." in console.export_text()
+
+
+def test_what_was_heard_in_an_instruments_place_is_told(report: MusicReport) -> None:
+    asked = report.clips[0].true["instrument"]
+    wrong = report.clips[0].model_copy(update={"heard": {GENERATED: {"instrument": "kazoo"}}})
+    rows = instrument_rows(report.model_copy(update={"clips": [wrong, *report.clips[1:]]}))[1]
+    told = {str(row[0]): row[2] for row in rows}
+    assert sorted(told) == sorted({clip.true["instrument"] for clip in report.clips})
+    assert isinstance(told[asked], Mark)
+    assert "kazoo 1" in told[asked].text
 
 
 def test_one_caption_is_too_little(known: Known) -> None:

@@ -39,6 +39,17 @@ def gather(out: Path) -> None:
     save_file(figures, out / f"gathered-{ranks.rank}.safetensors")
 
 
+def clear(out: Path) -> None:
+    """A second trainer in the folder of a finished run, on all ranks at once; it clears, and trains anew."""
+    steps = {"batch_size": 4, "save_model_every": 1}
+    trainer(out / "cleared", num_train_steps=2, **steps).train()
+    made = trainer(out / "cleared", num_train_steps=1, force_clear_prev_results=True, **steps)
+    told = torch.tensor([made.is_distributed, made.is_main])
+    made.train()
+    save_file({"told": told}, out / f"cleared-{made.ranks.rank}.safetensors")
+
+
 if __name__ == "__main__":
     train(Path(sys.argv[1]), 4)
     gather(Path(sys.argv[1]))
+    clear(Path(sys.argv[1]))

@@ -83,6 +83,13 @@ def test_mu7_ranks_may_have_different_numbers_of_rows(ranks: tuple[Path, Path]) 
     assert torch.equal(second["grad"], torch.tensor([[6.0], [9.0]]))
 
 
+def test_mu8_mu17_two_ranks_know_of_each_other_and_one_of_them_clears(ranks: tuple[Path, Path]) -> None:
+    told = [load_file(ranks[0] / f"cleared-{rank}.safetensors")["told"].tolist() for rank in (0, 1)]
+    assert told == [[True, True], [True, False]]
+    left = sorted(path.name for path in (ranks[0] / "cleared" / "checkpoints").glob("step-*"))
+    assert left == ["step-00000001"]
+
+
 def test_accumulation_is_no_larger_batch(tmp_path: Path) -> None:
     """Two contests of 4 have 3 negatives each; one of 8 has 7. In chunks it stays one of 8."""
     losses = {}
@@ -175,7 +182,7 @@ def test_words_of_older_scripts(tmp_path: Path) -> None:
     assert made.step == 2
 
 
-def test_mu8_mu17_nothing_but_the_main_rank_clears(tmp_path: Path) -> None:
+def test_mu8_mu17_what_is_there_is_cleared_only_where_it_is_asked_for(tmp_path: Path) -> None:
     made = trainer(tmp_path)
     assert not made.is_distributed
     made.train()

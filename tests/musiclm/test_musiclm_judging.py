@@ -46,4 +46,18 @@ def test_mistakes_are_told(madrigal: Command, music_run: Path, tmp_path: Path) -
     assert "--holes is for" in madrigal.refused("evaluate", music_run, "--data", plain, "--holes", "3")
     folder = export_musiclm(music_run, tmp_path / "music")
     test = named(recorded(tmp_path / "test", count=3))
-    assert "not an exported folder" in madrigal.refused("evaluate", folder, "--data", test)
+    assert "--known FOLDER" in madrigal.refused("evaluate", folder, "--data", test)
+    assert "do not say their instrument" in madrigal.refused("evaluate", folder, "--data", test, "--known", plain)
+
+
+def test_an_exported_folder_is_judged_as_its_run_is(madrigal: Command, music_run: Path, tmp_path: Path) -> None:
+    known = named(recorded(tmp_path / "known", count=6, seconds=1.0))
+    test = named(recorded(tmp_path / "test", count=3, seconds=1.0))
+    folder = export_musiclm(music_run, tmp_path / "music")
+    words = ("--data", test, "--known", known, "--samples", "1", "--json")
+    ours, theirs = (
+        json.loads(madrigal.done("evaluate", place, *words, "-o", tmp_path / place.name))
+        for place in (music_run, folder)
+    )
+    assert ours["ways"] == theirs["ways"]
+    assert ours["trained_on"] == 6

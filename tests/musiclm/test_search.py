@@ -131,12 +131,21 @@ def test_a_long_recording_is_the_mean_of_its_pieces(learned: MuLaN) -> None:
     torch.testing.assert_close(embedding_of(learned, tail, piece_seconds=0.5), parts[0])
 
 
-def test_a_graph_of_neighbours_finds_the_same(learned: MuLaN, music: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("hnswlib")
+def test_a_graph_of_neighbours_finds_the_same_and_is_kept(
+    learned: MuLaN, music: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hnswlib = pytest.importorskip("hnswlib")
     index = SearchIndex.of(music, learned)
-    exact = index.nearest(index.rows[2], 3)
+    exact = [found.path for found in index.nearest(index.rows[2], 3)]
     monkeypatch.setattr(search_index, "EXACT", 4)
-    assert [found.path for found in index.nearest(index.rows[2], 3)] == [found.path for found in exact]
+    assert [found.path for found in index.nearest(index.rows[2], 3)] == exact
+    graph = index.place / "graph.bin"
+    assert graph.is_file()
+    monkeypatch.setattr(hnswlib.Index, "init_index", None)  # it is not made again
+    assert [found.path for found in SearchIndex.of(music, learned).nearest(index.rows[2], 3)] == exact
+    (music / "00.wav").unlink()
+    SearchIndex.of(music, learned)
+    assert not graph.exists()  # it was of other files
 
 
 def test_the_command_searches(exported: Path, music: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
