@@ -132,6 +132,7 @@ def evaluate_muse(
     out: Path | None = None,
     limit: int = 100,
     features: Path | None = None,
+    label: str | None = None,
     seed: int = 0,
     device: str = "cpu",
     options: dict[str, Any] | None = None,
@@ -139,7 +140,8 @@ def evaluate_muse(
 ) -> tuple[PaintedReport, Path]:
     """Make pictures of captions that a run has not seen, and judge them by an eye that has learned from real ones.
 
-    The eye learns the labels of the run's own training pictures. A picture without a label has its caption for one.
+    The eye chooses among the labels that are asked for, and learns them from the run's own training pictures. A
+    picture's label is the field `label` of its manifest, or another that is named, or else its caption.
     """
     prepare_process()
     muse = load_muse(run, device=device)
@@ -153,16 +155,18 @@ def evaluate_muse(
     )
     check_writable(folder)
     chosen = _spread(_captioned(manifest, "The pictures to judge on"), limit)
+    labels, size = _labels(chosen, label), muse.last.config.image_size
+    if label is not None and not any(getattr(entry, label, None) for entry in chosen):
+        raise UserError(f"No picture to judge on has a {label!r} in its manifest: check --label.")
+    learned = _training_pictures(run, chosen, label)
     texts = [str(entry.text) for entry in chosen]
     painting = {**muse.painting.model_dump(), **(options or {})}
     start = time.monotonic()
     made = _painted(muse, texts, seed, painting, progress)
     seconds = (time.monotonic() - start) / len(texts)
-    size = muse.last.config.image_size
-    learned = _training_pictures(run, chosen)
     report = evaluate_painted(
-        Asked(texts, _labels(chosen), _kinds(chosen), _loaded(chosen, size), made),
-        Learned(_loaded(learned, size), _labels(learned)),
+        Asked(texts, labels, _kinds(chosen), _loaded(chosen, size), made),
+        Learned(_loaded(learned, size), _labels(learned, label)),
         features=find_features(features),
         title=f"{run.name} on {len(texts)} captions",
         seconds=seconds,
@@ -194,15 +198,21 @@ def _painted(
     return torch.cat(made)
 
 
-def _training_pictures(run: Path, judged: PictureManifest) -> PictureManifest:
-    """Real pictures of the run's training, of all labels alike; none that is judged is among them."""
+def _training_pictures(run: Path, judged: PictureManifest, label: str | None) -> PictureManifest:
+    """Real pictures of the run's training, of all labels that are asked for alike; none that is judged is among them."""
     if not (run / "recipe.yaml").is_file():
         raise UserError(f"{run} does not say what it was trained on: evaluate the run that it was exported from.")
     source = Path(read_recipe(run / "recipe.yaml")["data"]["path"])
     manifest = _captioned(pictures_of(source, run / "data" / "train"), "The training's pictures")
     held_out = {judged.resolve(entry).resolve() for entry in judged}
-    entries = [entry for entry in manifest if manifest.resolve(entry).resolve() not in held_out]
-    some = by_turns(zip(_labels(PictureManifest(manifest.root, entries)), entries, strict=True))
+    wanted = set(_labels(judged, label))
+    some = by_turns(
+        (name, entry)
+        for name, entry in zip(_labels(manifest, label), manifest, strict=True)
+        if name in wanted and manifest.resolve(entry).resolve() not in held_out
+    )
+    if not some:
+        raise UserError("No picture of the training has a label that is asked for: judge the run on some that it knows.")
     return PictureManifest(manifest.root, some[:LEARNED])
 
 
@@ -213,8 +223,8 @@ def _captioned(manifest: PictureManifest, what: str) -> PictureManifest:
     return PictureManifest(manifest.root, entries)
 
 
-def _labels(manifest: PictureManifest) -> list[str]:
-    return [str(getattr(entry, LABEL, None) or entry.text) for entry in manifest]
+def _labels(manifest: PictureManifest, label: str | None) -> list[str]:
+    return [str(getattr(entry, label or LABEL, None) or entry.text) for entry in manifest]
 
 
 def _loaded(manifest: PictureManifest, size: Size) -> Tensor:

@@ -61,7 +61,7 @@ def fit_probe(features: Features, labels: Sequence[str], *, decay: float = 1e-2,
         optimizer.zero_grad()
         value = F.cross_entropy(x @ weights, wanted) + decay * weights[:-1].square().sum() / 2
         value.backward()
-        return float(value)
+        return float(value.detach())
 
     optimizer.step(loss)
     return Probe(known, mean, std, weights.detach().numpy())

