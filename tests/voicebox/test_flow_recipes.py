@@ -53,7 +53,7 @@ def test_a_flow_begins_with_the_weights_of_another_which_may_then_be_gone(tmp_pa
     there = VoiceBox.from_pretrained(tmp_path / "first")
     there.save_pretrained(tmp_path / "exported")
     words += [f"start={tmp_path / 'exported'}", "plan.seed=7"]
-    with pytest.raises(UserError, match="exported cannot be the start of this model: its .* is missing"):
+    with pytest.raises(UserError, match="exported cannot be the start of this model"):
         recipe(*words, "model.depth=4").trainer(tmp_path / "deeper")
     assert not (tmp_path / "deeper").exists()
     run = recipe(*words).trainer(tmp_path / "second")
