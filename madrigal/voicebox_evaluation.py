@@ -207,7 +207,7 @@ def evaluate_voicebox(
     entries = in_turn(entry for entry in manifest if entry.text)
     if not entries:
         raise UserError(f"None of the recordings of {data} has a text; put a .txt file beside each.")
-    cast, recordings = Cast(entries, seed=seed), Prompts(model, manifest)
+    cast, recordings = Cast(manifest, seed=seed), Prompts(model, manifest)
     with one_thread():
         spoken = sentences(
             model, recordings, cast, entries[:limit], voice=voice, drawing=drawing, seed=seed, progress=progress

@@ -14,22 +14,21 @@ PROMPT_SECONDS = (2.5, 8.0)
 
 
 class Cast:
-    """The speakers of recordings with texts; those without a speaker count as one person's.
+    """The speakers of recordings; those without a speaker count as one person's.
 
-    No sentence is prompted by a recording of the same text, and where there are enough recordings nobody is known by
+    A recording without a text is no prompt, but its speaker is somebody to be mistaken for. No sentence is prompted by a recording of the same text, and where there are enough recordings nobody is known by
     what was a prompt: a copy of the prompt's sound is not a voice.
     """
 
     def __init__(self, entries: Iterable[Entry], *, seed: int = 0) -> None:
         self._own: dict[str | None, list[Entry]] = {}
         for entry in entries:
-            if entry.text:
-                self._own.setdefault(entry.speaker, []).append(entry)
+            self._own.setdefault(entry.speaker, []).append(entry)
         low, high = PROMPT_SECONDS
         self._place: dict[str, int] = {}
         for speaker, own in self._own.items():
             random.Random(f"{seed}/{speaker}").shuffle(own)
-            own.sort(key=lambda entry: not low <= entry.duration <= high)
+            own.sort(key=lambda entry: (not entry.text, not low <= entry.duration <= high))
             self._place |= {entry.path: place for place, entry in enumerate(own)}
 
     @property
@@ -39,7 +38,7 @@ class Cast:
 
     def prompt(self, entry: Entry) -> Entry | None:
         """Another recording of the entry's speaker, each of them for as many entries; None where there is no other."""
-        others = [one for one in self._own.get(entry.speaker, [])[:PROMPTS] if one.text != entry.text]
+        others = [one for one in self._own.get(entry.speaker, [])[:PROMPTS] if one.text and one.text != entry.text]
         return others[self._place.get(entry.path, 0) % len(others)] if others else None
 
     def known(self) -> list[Entry]:

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from madrigal.data.source import AudioSource
 from madrigal.data.tokens import TOKENS, TokenShards
+from madrigal.engine.checkpoint import newest_whole
 from madrigal.engine.learned import LearnedRecipe
 from madrigal.engine.randomness import seed_everything
 from madrigal.engine.recipe import build_config
@@ -59,6 +60,7 @@ class VoiceBoxRecipe(FlowRecipe):
 
     system: Literal["voicebox-flow"]
     model: dict[str, Any] = Field(default_factory=dict)
+    start: str | None = Field(None, description="weights to begin with: a run of voicebox-flow, or an exported folder")
     plan: FlowPlan
 
     @model_validator(mode="after")
@@ -69,12 +71,16 @@ class VoiceBoxRecipe(FlowRecipe):
         return self
 
     def trainer(self, run: Path, *, resume: bool = False, overwrite: bool = False) -> VoiceBoxTrainer:
-        """Build the model from the plan's seed, and its trainer in the folder `run`."""
+        """Build the model from the plan's seed or from its start, and its trainer in the folder `run`."""
         features = load_features(self.features)
         config = self.config(features.dim)
         seed_everything(self.plan.seed, "weights")
+        model = VoiceBox(config)
+        # A run that has a checkpoint knows all that it had from its start, which may be gone by now.
+        if self.start is not None and not (resume and newest_whole(run / "checkpoints")):
+            start_from(model, self.start)
         return VoiceBoxTrainer(
-            ConditionalFlowMatcherWrapper(VoiceBox(config), features),
+            ConditionalFlowMatcherWrapper(model, features),
             plan=self.plan,
             source=self.data.source(),
             results_folder=run,
@@ -114,6 +120,20 @@ class DistillRecipe(FlowRecipe):
             overwrite=overwrite,
             recipe=self.resolved(),
         )
+
+
+def start_from(model: VoiceBox, name: str) -> None:
+    """Give `model` the weights of a run, a checkpoint or an exported folder, of the same sizes."""
+    weights = VoiceBox.from_pretrained(name).state_dict()
+    own = model.state_dict()
+    for key in sorted({*own, *weights}):
+        here, there = (list(state[key].shape) if key in state else "missing" for state in (own, weights))
+        if here != there:
+            raise UserError(
+                f"{name} cannot be the start of this model: its {key} is {there}, and here it is {here}. Give both the "
+                "same model options, features and symbols."
+            )
+    model.load_state_dict(weights)
 
 
 def number_of_symbols(folder: Path) -> int:

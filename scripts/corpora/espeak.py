@@ -23,15 +23,20 @@ def speak(text: str, cache: Path, voice: str = "en-us") -> np.ndarray:
     (data,) = (place for place in libraries if (place / "espeak-ng-data").is_dir())
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "speech.wav"
-        subprocess.run(
+        done = subprocess.run(
             [str(program), "-v", voice, "-w", str(path), "--", text],
             env={
                 **os.environ,
                 "LD_LIBRARY_PATH": os.pathsep.join(map(str, libraries)),
                 "ESPEAK_DATA_PATH": str(data),
             },
-            check=True,
+            capture_output=True,
+            text=True,
         )
+        if done.returncode:
+            # Its sound library is linked with PulseAudio's, which draws in too much to be unpacked beside it.
+            install = "; install it with: apt-get install libpulse0" if "libpulse" in done.stderr else ""
+            raise SystemExit(f"espeak-ng does not run ({done.stderr.strip()}){install}")
         audio, rate = soundfile.read(path, dtype="float32")
     if rate != RATE:
         raise ValueError(f"The espeak voice '{voice}' speaks at {rate} Hz, not at {RATE}.")

@@ -2,7 +2,7 @@
 
 OUT/train        hibari's "heart" for hours, and voices of Kokoro for some minutes each
 OUT/valid        every fiftieth recording of each voice
-OUT/test         100 further sentences by "heart"
+OUT/test         100 further sentences by "heart"; recordings of the other voices without texts, to be told from her
 OUT/test-voices  the first 20 of them by "heart" and by each of four other voices
 
 The sentences are WordNet's, and no voice says one of the test's in training. The manifests point to OUT/recordings, a
@@ -78,7 +78,8 @@ def write_sets(out: Path, speakers: Sequence[str]) -> None:
     test = rows_of(recordings, ["test"])
     by_voices = rows_of(recordings, [f"test-{speaker}" for speaker in speakers[1 : 1 + TEST_VOICES]])
     check_unheard([*train, *valid], [*test, *by_voices])
-    sets = {"train": train, "valid": valid, "test": test, "test-voices": [*test[:TEST_EACH], *by_voices]}
+    untold = [{key: value for key, value in row.items() if key != "text"} for row in by_voices]
+    sets = {"train": train, "valid": valid, "test": [*test, *untold], "test-voices": [*test[:TEST_EACH], *by_voices]}
     for name, rows in sets.items():
         (out / name).mkdir(parents=True, exist_ok=True)
         write_set(out / name, rows)

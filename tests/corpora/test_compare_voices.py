@@ -12,6 +12,7 @@ import soundfile
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 
 import compare_voices
+import espeak
 from compare_voices import RATE, RECORDING, Voice, compare, distinct, megabytes, synthetic
 
 TEXTS = ["Good morning.", "Good evening.", "Good morning."]
@@ -90,3 +91,15 @@ def test_only_synthetic_recordings_are_called_so() -> None:
     real = SimpleNamespace(text="a", speaker="b", synthetic=False)
     assert synthetic([real]) == []
     assert distinct([real, SimpleNamespace(text="a"), SimpleNamespace(text="c")])[0] is real
+
+
+def test_an_espeak_that_does_not_run_is_told_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "usr/bin/espeak-ng"
+    (tmp_path / "usr/lib/any/espeak-ng-data").mkdir(parents=True)
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 'error while loading shared libraries: libpulse.so.0' >&2\nexit 127\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(espeak, "PACKAGES", ("one",))
+    monkeypatch.setattr(espeak, "debian_package", lambda name, cache: tmp_path)
+    with pytest.raises(SystemExit, match=r"libpulse\.so\.0\); install it with: apt-get install libpulse0$"):
+        espeak.speak("Hello.", tmp_path)

@@ -172,3 +172,11 @@ def test_a_report_tells_speakers_naturalness_speed_and_size(tmp_path: Path) -> N
     for figure in ("1 of 2", "0.200", "12.5", "2.00"):
         assert figure in text
     assert "Weights of nothing." in files["page"].read_text()
+
+
+def test_a_recording_without_a_text_is_no_prompt_and_somebody_to_be_mistaken_for() -> None:
+    told = [entry("a", number) for number in range(30)]
+    untold = [entry(speaker, number).model_copy(update={"text": None}) for speaker in ("a", "b") for number in (90, 91)]
+    cast = Cast([*untold, *told])
+    assert not {cast.prompt(one) for one in told} & set(untold)
+    assert {one.speaker for one in cast.known()} == {"a", "b"}

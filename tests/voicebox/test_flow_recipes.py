@@ -1,5 +1,6 @@
 """Recipes of flows: what follows from features and alignments, and what is refused before anything is loaded."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,29 @@ def test_recordings_without_alignments_make_a_model_without_ids(tmp_path: Path) 
     for name in ("run", "student"):
         again = load_recipe(str(tmp_path / name / "recipe.yaml"), []).trainer(tmp_path / name, resume=True)
         assert again.step == 4
+
+
+def test_a_flow_begins_with_the_weights_of_another_which_may_then_be_gone(tmp_path: Path) -> None:
+    (tmp_path / "recordings").mkdir()
+    for number in range(6):
+        hum(tmp_path / f"recordings/{number}.wav", seconds=0.4 + 0.05 * number, pitch=100.0 + number)
+    parts()["vocoder"].save_pretrained(tmp_path / "vocoder")
+    words = [f"data.path={tmp_path / 'recordings'}", "data.alignments=null", f"features={tmp_path / 'vocoder'}"]
+    words += ["model.cond_drop_prob=0"]
+    recipe(*words).trainer(tmp_path / "first").train()
+    there = VoiceBox.from_pretrained(tmp_path / "first")
+    there.save_pretrained(tmp_path / "exported")
+    words += [f"start={tmp_path / 'exported'}", "plan.seed=7"]
+    with pytest.raises(UserError, match="exported cannot be the start of this model"):
+        recipe(*words, "model.depth=4").trainer(tmp_path / "deeper")
+    assert not (tmp_path / "deeper").exists()
+    run = recipe(*words).trainer(tmp_path / "second")
+    for key, tensor in there.state_dict().items():
+        assert torch.equal(run.model.state_dict()[key], tensor), key
+    run.train()
+    shutil.rmtree(tmp_path / "exported")
+    more = recipe(*words, "plan.num_train_steps=5").trainer(tmp_path / "second", resume=True)
+    assert more.train().step == 5
 
 
 @pytest.mark.parametrize(

@@ -35,11 +35,10 @@ def test_it_says_hello_without_a_run_and_without_a_network(tmp_path: Path, monke
     assert 0.01 < abs(wave).max() <= 1.0
 
 
-def test_its_voices_differ_and_heart_is_the_one_that_speaks(speaker: VoiceboxSpeech) -> None:
+def test_heart_is_the_one_that_speaks(speaker: VoiceboxSpeech) -> None:
+    assert list(speaker.voices) == ["hibari-heart"]
     first = speaker.say("Good morning.", seed=1).wave
     assert torch.equal(first, speaker.say("Good morning.", voice="hibari-heart", seed=1).wave)
-    other = speaker.say("Good morning.", voice="kokoro-bm_george", seed=1).wave
-    assert len(first) != len(other) or not torch.allclose(first, other, atol=0.01)
 
 
 def test_it_lasts_as_long_as_it_is_asked_to(speaker: VoiceboxSpeech) -> None:
