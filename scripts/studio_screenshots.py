@@ -182,7 +182,7 @@ def answered(request: Any, address: str, test: str) -> None:
     draw = np.random.default_rng(0)
     whole = request.get(f"{address}/api/listening/{test}").json()
     runs = {run: sums(request, address, run) for run in ("codec-3k", "codec-6k")}
-    merit = {"codec-3k": 55.0, "codec-6k": 74.0}
+    merit = {"codec-3k": 62.0, "codec-6k": 70.0}
     for trial in whole["trials"]:
         worth = []
         for one in trial["stimuli"]:

@@ -87,7 +87,7 @@ def open_picture(
     size: int | None = None,
     *,
     max_pixels: int = MAX_PIXELS,
-    formats: Sequence[str] | None = None,
+    formats: tuple[str, ...] | None = None,
 ) -> Image.Image:
     """Decode to RGB, upright; what is transparent becomes white. With `size` no more of it is needed a side.
 

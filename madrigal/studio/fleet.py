@@ -102,7 +102,8 @@ def build(settings: FleetSettings) -> Any:
         **number,
     )
     # Copies begin in folders of their own.
-    folders = {"folder": settings.folder.absolute(), "voice_runs": [path.absolute() for path in settings.voice_runs]}
+    runs = tuple(path.absolute() for path in settings.voice_runs)
+    folders = {"folder": settings.folder.absolute(), "voice_runs": runs}
     return deployment.bind(settings.model_copy(update=folders).model_dump(mode="json"))
 
 

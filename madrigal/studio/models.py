@@ -98,13 +98,14 @@ class Models:
 
     def _model(self, name: str, folder: Path) -> Model | None:
         """What lies in a folder, if it is good for something."""
-        system = self._recipes.of(folder).get("system")
+        recipe = self._recipes.of(folder)
+        system = recipe.get("system")
         if system is None:
             config = config_of(folder)
             # An exported codec says nothing of its system.
             system = config.get("kind") or ("soundstream" if "codebook_size" in config else None)
         kind = SYSTEMS.get(str(system))
-        if kind is None or not _is_usable(folder):
+        if kind is None or not _is_usable(folder, recipe):
             return None
         try:
             return Model(name, kind, folder, int(folder.stat().st_mtime))
@@ -152,13 +153,12 @@ def _changed(path: Path) -> int:
         return 0
 
 
-def _is_usable(folder: Path) -> bool:
-    """Something has been learned; whether all of it is there shows when it is loaded."""
-    return (
-        (folder / "config.json").is_file()
-        or any(folder.glob("checkpoints/step-*"))
-        or any(folder.glob("*/checkpoints/step-*"))
-    )
+def _is_usable(folder: Path, recipe: dict[str, Any]) -> bool:
+    """Something has been learned, here or in a part that the recipe names; whether it is enough shows later."""
+    found = ("config.json", "*/config.json", "checkpoints/step-*", "*/checkpoints/step-*")
+    if any(next(folder.glob(pattern), None) is not None for pattern in found):
+        return True
+    return any(isinstance(value, str) and Path(value).is_dir() for value in recipe.values())
 
 
 def _stamp(folder: Path) -> str:

@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import aclosing, suppress
 from typing import Any, Generic, TypeVar
 
@@ -73,7 +73,7 @@ class Job(Generic[Item]):
         with suppress(RuntimeError):  # the loop is closed: nobody listens
             self._loop.call_soon_threadsafe(self._made.put_nowait, item)
 
-    async def items(self) -> AsyncIterator[Item]:
+    async def items(self) -> AsyncGenerator[Item, None]:
         """What is made, as it is made. To leave it early gives the job up."""
         try:
             while True:

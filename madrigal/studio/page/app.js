@@ -30,8 +30,10 @@ function route() {
 
 function markPage(name) {
   for (const link of document.querySelectorAll('header nav a')) {
-    if (link.getAttribute('href') === `#/${PAGE_OF[name] ?? name}`) link.setAttribute('aria-current', 'page');
-    else link.removeAttribute('aria-current');
+    if (link.getAttribute('href') === `#/${PAGE_OF[name] ?? name}`) {
+      link.setAttribute('aria-current', 'page');
+      link.scrollIntoView({ block: 'nearest', inline: 'nearest' });
+    } else link.removeAttribute('aria-current');
   }
 }
 
