@@ -1,5 +1,6 @@
 """The gated feed-forward that every transformer here shares."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -63,7 +64,8 @@ class FeedForward(nn.Sequential):
         )
 
     def forward(self, x: Tensor, cond: Tensor | None = None) -> Tensor:
-        norm, inwards, gate, outwards = self
+        layers: Iterable[Any] = self
+        norm, inwards, gate, outwards = layers
         normed = norm(x) if cond is None else norm(x, cond)
         # Inside, a row is a column: so value and gate are each of one piece, and the products are faster by a third on
         # a CPU where `inner` is no multiple of what its registers hold.
