@@ -90,7 +90,10 @@ def known_recordings(source: Path, prepared_in: Path, rate: int, *, limit: int =
     manifest = manifest_of(source, prepared_in)
     entries = [entry for entry in manifest if "instrument" in attributes_of(entry)]
     if not entries:
-        raise UserError(f"The recordings of {source} do not say their instrument, so that no judge can learn it.")
+        raise UserError(
+            f"The recordings of {source} do not say their instrument, so that no judge can learn it: "
+            "name others with --known FOLDER."
+        )
     entries = entries[:: -(-len(entries) // limit)]
     waves = [read(manifest.resolve(entry), sample_rate=rate, channels=1).numpy() for entry in entries]
     return Known.of(waves, rate, [attributes_of(entry) for entry in entries])

@@ -12,8 +12,9 @@ from madrigal.engine.exporting import written_whole
 from madrigal.engine.learned import recipe_of
 from madrigal.engine.pretrained import Pretrained, moved
 from madrigal.errors import UserError
+from madrigal.musiclm.mulan import MULAN
 from madrigal.musiclm.music import MusicLM
-from madrigal.musiclm.quantizer import MULAN, MuLaNEmbedQuantizer
+from madrigal.musiclm.quantizer import MuLaNEmbedQuantizer
 from madrigal.tokenizers.foreign import foreign_config
 from madrigal.tokenizers.loading import load_codec, load_tokenizer
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from madrigal.data.tokens import PAD
+from madrigal.engine.learned import recipe_of
 from madrigal.engine.pretrained import Pretrained, moved
 from madrigal.engine.recipe import build_config
 from madrigal.errors import UserError
@@ -25,6 +26,9 @@ from madrigal.musiclm.audio_transformer import AudioConfig, AudioSpectrogramTran
 from madrigal.musiclm.sentence_encoder import SentenceConfig, SentenceEncoder
 from madrigal.musiclm.text_transformer import TextConfig, Texts, TextTransformer
 from madrigal.tokenizers.fingerprint import fingerprint_of
+
+MULAN = "mulan"
+"""The folder of the MuLaN in a run of several parts."""
 
 TextSide = Annotated[TextConfig | SentenceConfig, Field(discriminator="kind")]
 
@@ -243,8 +247,16 @@ TRAINING_ONLY = ("contrast.", "inner.")
 
 
 def load_mulan(place: str | Path, *, averaged: bool = True, device: str | torch.device = "cpu") -> MuLaN:
-    """The MuLaN of a run, a checkpoint, an exported folder or a hub name, ready to embed."""
-    return moved(MuLaN.from_pretrained(place, averaged=averaged), device)
+    """Of a run, a checkpoint, an exported folder or a hub name, ready to embed; of a whole MusicLM, its own MuLaN."""
+    return moved(MuLaN.from_pretrained(_part_of(Path(place)) or place, averaged=averaged), device)
+
+
+def _part_of(whole: Path) -> str | Path | None:
+    """Where the MuLaN of a run of several parts is; None where `whole` is something else."""
+    if (whole / MULAN).is_dir():
+        return whole / MULAN
+    said = recipe_of(whole)
+    return said[MULAN] if said.get("system") == "musiclm" and isinstance(said.get(MULAN), str) else None
 
 
 def given_texts(texts: Texts | None, raw_texts: list[str] | None) -> Texts:

@@ -20,12 +20,9 @@ from madrigal.engine.recipe import build_config
 from madrigal.errors import UserError
 from madrigal.layers.residual_quantizer import Quantized
 from madrigal.layers.residual_vq import ResidualVQ
-from madrigal.musiclm.mulan import load_mulan
+from madrigal.musiclm.mulan import MULAN, load_mulan
 from madrigal.musiclm.windows import window_starts
 from madrigal.tokenizers.fingerprint import fingerprint_of
-
-MULAN = "mulan"
-"""The folder of the MuLaN in a run of several parts."""
 
 NAMESPACES = ("semantic", "coarse", "fine")
 

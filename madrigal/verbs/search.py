@@ -12,7 +12,7 @@ from madrigal.verbs.terminal import Bar, Json, print_json
 def search(
     folder: Annotated[Path, typer.Argument(help="A folder of audio.")],
     text: Annotated[str | None, typer.Argument(help="What to look for, in words.")] = None,
-    run: Annotated[str, typer.Option("--run", help="A run of mulan, or an exported one.")] = "runs/mulan",
+    run: Annotated[str, typer.Option("--run", help="A run of mulan or of musiclm, or an exported one.")] = "runs/mulan",
     like: Annotated[Path | None, typer.Option("--like", help="An audio file: what sounds like it.")] = None,
     n: Annotated[int, typer.Option("--n", min=1, help="How many.")] = 10,
     seconds: Annotated[

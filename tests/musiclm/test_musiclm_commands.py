@@ -7,6 +7,8 @@ import pytest
 import soundfile
 from commanding import Command
 
+from madrigal.musiclm.mulan import load_mulan
+
 TEXT = ("--text", "a low hum", "--seconds", "0.4")
 
 
@@ -50,6 +52,15 @@ def test_a_run_is_exported_whole(madrigal: Command, music_run: Path, tmp_path: P
     madrigal.done("generate", tmp_path / "music", *TEXT, "-o", tmp_path / "out.wav")
     madrigal.done("generate", music_run, *TEXT, "-o", tmp_path / "same.wav")
     assert (tmp_path / "out.wav").read_bytes() == (tmp_path / "same.wav").read_bytes()
+
+
+def test_a_whole_run_searches_with_its_own_mulan(madrigal: Command, music_run: Path, tmp_path: Path) -> None:
+    words = ("search", music_run.parent / "recordings", "a low hum", "--n", "2", "--index", tmp_path / "index", "--run")
+    assert madrigal.done(*words, music_run) == madrigal.done(*words, music_run / "mulan")
+    elsewhere = tmp_path / "whole"
+    elsewhere.mkdir()
+    (elsewhere / "recipe.yaml").write_text(f"{{system: musiclm, mulan: {music_run / 'mulan'}}}")
+    assert load_mulan(elsewhere).fingerprint() == load_mulan(music_run).fingerprint()
 
 
 def test_a_quantizer_tokenizes_as_any_tokenizer(madrigal: Command, music_run: Path, tmp_path: Path) -> None:
