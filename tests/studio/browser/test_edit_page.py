@@ -68,7 +68,7 @@ def test_a_span_is_marked_by_mouse_and_by_keys(open_page: Any) -> None:
 
 def test_a_recording_is_made_by_the_microphone(open_page: Any) -> None:
     page = open_page("edit", permissions=["microphone"])
-    page.get_by_role("button", name="Record").click()
+    page.get_by_role("button", name="Record", exact=True).click()
     page.get_by_role("button", name="Stop (1 s)").click()
     # The browser records webm; what is opened, and would be sent, is a wav file of the same length.
     page.locator("h2", has_text="recording.wav").wait_for()
