@@ -89,8 +89,8 @@ def words(_: str, __: Path, ___: Records) -> None:
             first_wrong.append(3 - jiwer.process_words(begin, " ".join(heard.split()[:3])).hits)
         count = sum(len(normalise(text).split()) for text in HARVARD)
         print(
-            f"{'growing' if growing else 'whole sentences'}: {name} gets {sum(wrong) / count:.1%} of {count} words wrong, "
-            f"of the first three of a sentence {sum(first_wrong) / 3 / len(HARVARD):.1%}",
+            f"{'growing' if growing else 'whole sentences'}: {name} gets {sum(wrong) / count:.1%} of {count} words "
+            f"wrong, of the first three of a sentence {sum(first_wrong) / 3 / len(HARVARD):.1%}",
             flush=True,
         )
 
