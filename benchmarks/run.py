@@ -15,6 +15,7 @@ PARTS = [
     *(["voicebox.py", part] for part in ("train", "text", "sample")),
     ["mulan.py", "mulan"],
     ["studio.py", "first"],
+    ["studio_load.py"],
     *(["muse.py", part] for part in ("vae", "vae-vgg", "maskgit", "maskgit-gen")),
 ]
 

@@ -23,7 +23,7 @@ from madrigal.studio.settings import StudioSettings
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}(/[A-Za-z0-9][A-Za-z0-9._-]{0,60}){0,2}")
 OVERRIDE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*=[^\n\r\0]*")
 LOG = "training.log"
-SEEN_SECONDS = 15.0
+SEEN_SECONDS = 30.0
 """So long is waited for a training to begin, or to be refused by its own words."""
 
 

@@ -19,8 +19,8 @@ from madrigal.studio.settings import StudioSettings
 
 def serve(settings: StudioSettings, *, host: str, port: int, json_logs: bool = False) -> None:
     """Serve until SIGINT or SIGTERM: then finish what is going on, and refuse what is new."""
-    set_up_logs(json_logs)
     listening = _bound(host, port)
+    set_up_logs(json_logs)
     app = create_app(settings)
     config = uvicorn.Config(
         app,

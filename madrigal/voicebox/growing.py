@@ -24,16 +24,14 @@ from madrigal.voicebox.voice import Voice
 
 PARTS_SECONDS = (0.3, 1.4)
 """Of the first parts at the least: each sounds for about as long as the next one takes to be made."""
-AHEAD_SECONDS = 0.35
+AHEAD_SECONDS = 0.5
 """So much more than a part is made: its end is said as something that goes on, and models know no holes so short."""
-PROMPT_SECONDS = 0.6
+PROMPT_SECONDS = 0.9
 """So much of the voice stands before the first parts, which have to come soon; before the last one stands all of it."""
 REST_SECONDS = 0.4
 """Less than that is not worth a part of its own."""
-DURATION_STEPS = 2
+DURATION_STEPS = 3
 """Of the rhythm of such a sentence."""
-FIRST_STEPS = 0.8
-"""Of the steps of the flow, so large a share for the first part, where there is a choice."""
 FADE_FRAMES = 2
 
 
@@ -49,11 +47,10 @@ def in_parts(speech: VoiceboxSpeech, line: Line, voice: Voice, how: Drawing, see
     cuts = parts_of(line, silence, rate)
     for number, last in enumerate(cuts):
         first, until = len(made), min(line.frames, last + round(AHEAD_SECONDS * rate))
-        before = voice if last == line.frames else _end_of(voice, round(PROMPT_SECONDS * rate))
+        before = voice if last == line.frames else _end_of(voice, round(PROMPT_SECONDS * rate), silence)
         given = _followed(before, made, crop(line.symbols, line.durations, 0, first))
         asked = Line(*crop(line.symbols, line.durations, first, until))
-        way = _quick(how) if number == 0 and len(cuts) > 1 else how
-        row = speech.features_of([asked], given, way, [seed_for(seed, "part", number)])[0]
+        row = speech.features_of([asked], given, how, [seed_for(seed, "part", number)])[0]
         made = torch.cat((made, row[: last - first].cpu()))
         yield joint.sound(made, is_last=last == line.frames)
 
@@ -74,18 +71,15 @@ def parts_of(line: Line, silence: int, rate: float) -> list[int]:
     return [*cuts, line.frames]
 
 
-def _quick(how: Drawing) -> Drawing:
-    """A little faster; a distilled model, which says no steps of its own, knows one way only."""
-    return how if how.steps is None else how.but(steps=max(1, round(FIRST_STEPS * how.steps)))
-
-
-def _end_of(voice: Voice, frames: int) -> Voice:
-    """The last frames of a voice: what is nearest to what is to be said, and seldom the silence that it begins with."""
-    start = max(0, len(voice.features) - frames)
-    if voice.symbols is None or voice.durations is None:
-        return Voice(voice.features[start:], voice.fingerprint)
-    said = crop(voice.symbols, voice.durations, start, len(voice.features))
-    return Voice(voice.features[start:], voice.fingerprint, *said)
+def _end_of(voice: Voice, frames: int, silence: int) -> Voice:
+    """The last frames of what a voice says, without the silence behind it, which tells nothing of the voice."""
+    end = len(voice.features)
+    if voice.symbols is None or voice.durations is None or not end:
+        return Voice(voice.features[max(0, end - frames) :], voice.fingerprint)
+    end -= int(voice.durations[-1]) if int(voice.symbols[-1]) == silence else 0
+    start = max(0, end - frames)
+    said = crop(voice.symbols, voice.durations, start, end)
+    return Voice(voice.features[start:end], voice.fingerprint, *said)
 
 
 def _followed(voice: Voice, made: Tensor, said: tuple[Tensor, Tensor]) -> Voice:

@@ -97,7 +97,6 @@ def test_words_are_replaced_and_the_new_text_is_told(client: TestClient, folder:
         {"fill": "nan-inf"},
         {"fill": "0-3"},
         {"replace_old": "x", "replace_new": "y", "text": "a hum"},
-        {"replace_old": "hum", "replace_new": "☃", "text": "a hum"},
         {"fill": "1-2", "seed": "-1"},
         {"fill": "1-2", "text": "x" * 5000},
     ],

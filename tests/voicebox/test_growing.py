@@ -69,7 +69,7 @@ def line(*durations: int, silences: tuple[int, ...] = ()) -> Line:
 def test_a_part_ends_between_words_where_it_can() -> None:
     even = line(*[10] * 40, silences=(0, 5, 17, 39))
     assert parts_of(even, SILENCE, 100.0) == [50, 190, 400]  # 50 is a pause; from 190 to 330 there is none
-    assert parts_of(line(*[10] * 40, silences=(0, 20)), SILENCE, 100.0) == [40, 200, 400]
+    assert parts_of(line(*[10] * 40, silences=(0, 20)), SILENCE, 100.0) == [30, 200, 400]
     assert parts_of(line(10, 10, 10), SILENCE, 100.0) == [30]
-    assert parts_of(line(*[10] * 7), SILENCE, 100.0) == [70]  # the rest would be too short
+    assert parts_of(line(*[10] * 6), SILENCE, 100.0) == [60]  # the rest would be too short
     assert FADE_FRAMES < REST_SECONDS * FRAME_RATE

@@ -20,6 +20,7 @@ const main = document.getElementById('view');
 let leave = null;
 let shown = 0;
 let first = true;
+let address = '';
 
 /** "#/run/music%2Fmulan/samples" is the view "run" with the arguments ["music/mulan", "samples"]. */
 function route() {
@@ -39,9 +40,11 @@ function markPage(name) {
 
 async function show() {
   if (location.hash === '#view') {
+    history.replaceState(null, '', address); // the link that skips to the content is no page of its own
     main.focus();
     return;
   }
+  address = location.hash;
   const turn = ++shown;
   const { name, rest } = route();
   const [title, view] = VIEWS[name];

@@ -32,6 +32,9 @@ export function clock(seconds) {
   return `${minutes}:${rest < 10 ? '0' : ''}${rest.toFixed(1)}`;
 }
 
+/** A wait: milliseconds where that is what counts. */
+export const wait = (ms) => (ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`);
+
 export const seconds = (value) => `${value.toFixed(2)} s`;
 
 export function ago(unix, now = Date.now() / 1000) {

@@ -16,11 +16,13 @@ export function titleOf(item) {
   return averaged ? `${plain} (EMA)` : plain;
 }
 
-const rank = (item) => (item.role === 'original' ? 0 : titleOf(item).endsWith('EMA)') || item.role === 'ema' ? 2 : 1);
+/** Original, reconstruction, average; words last. */
+const rank = (item) =>
+  (item.kind === 'text' ? 3 : 0) + (item.role === 'original' ? 0 : /(^|-)ema$/.test(item.role) || item.ema ? 2 : 1);
 
 function cell(id, step, item, players) {
   const title = titleOf(item);
-  const label = `${title} of item ${Number(item.group) || item.group}`;
+  const label = `${title} of item ${/^\d+$/.test(item.group) ? Number(item.group) : item.group}`;
   const box = el('figure', { class: `sample ${item.kind}` }, el('figcaption', {}, title));
   if (item.kind === 'audio') {
     const picture = runPath(id, `/spectrogram.png?step=${step}&name=${encodeURIComponent(item.name)}`);
@@ -32,7 +34,7 @@ function cell(id, step, item, players) {
       try {
         const image = el('img', { src: await fileUrl(item.url), alt: label });
         image.addEventListener('load', () => image.classList.toggle('small-pixels', image.naturalWidth < 200));
-        box.append(image);
+        box.append(el('button', { type: 'button', class: 'bare', onclick: () => enlarge(image.src, label) }, image));
       } catch (error) {
         box.append(problem(error));
       }
@@ -44,9 +46,29 @@ function cell(id, step, item, players) {
       text.textContent = await request(item.url)
         .then((response) => response.text())
         .catch((error) => error.message);
+      saidOnce(box.parentElement);
     });
   }
   return box;
+}
+
+/** A picture as large as the window lets it be; any click or Escape closes it. */
+function enlarge(url, label) {
+  const image = el('img', { src: url, alt: label });
+  const dialog = el('dialog', { class: 'picture-dialog', 'aria-label': label, onclick: () => dialog.close() }, image);
+  image.classList.add('small-pixels');
+  dialog.addEventListener('close', () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+/** What the averaged weights say in the same words is not said twice. */
+function saidOnce(section) {
+  const told = [...(section?.querySelectorAll('.sample.text') ?? [])];
+  const words = (box) => box.querySelector('pre').textContent;
+  for (const box of told.filter((one) => one.querySelector('figcaption').textContent.endsWith('(EMA)'))) {
+    if (words(box) && told.some((other) => other !== box && words(other) === words(box))) box.remove();
+  }
 }
 
 function groups(items) {
@@ -74,23 +96,24 @@ export async function samplesPanel(place, id, run) {
   };
   const older = el('button', { type: 'button', onclick: () => go(-1) }, 'Older');
   const newer = el('button', { type: 'button', onclick: () => go(1) }, 'Newer');
+  const hint = el(
+    'p',
+    { class: 'hint' },
+    'In an item, ',
+    el('kbd', {}, '1'),
+    ' ',
+    el('kbd', {}, '2'),
+    ' ',
+    el('kbd', {}, '3'),
+    ' switch between its sounds at the same place.',
+  );
   const tools = el(
     'div',
     { class: 'tools' },
     el('label', { class: 'field' }, el('span', {}, 'Step'), select),
     older,
     newer,
-    el(
-      'p',
-      { class: 'hint' },
-      'In an item, ',
-      el('kbd', {}, '1'),
-      ' ',
-      el('kbd', {}, '2'),
-      ' ',
-      el('kbd', {}, '3'),
-      ' switch between its sounds at the same place.',
-    ),
+    hint,
   );
 
   function show(step) {
@@ -104,11 +127,16 @@ export async function samplesPanel(place, id, run) {
     );
     older.disabled = at >= steps.length - 1;
     newer.disabled = at <= 0;
+    hint.hidden = !steps[at].items.some((item) => item.kind === 'audio');
+    out.classList.toggle(
+      'grid',
+      steps[at].items.some((item) => item.kind === 'image'),
+    );
     replace(
       out,
       groups(steps[at].items).map(([group, items]) => {
         const own = [];
-        const pictures = items.every((item) => item.kind === 'image');
+        const pictures = items.some((item) => item.kind === 'image');
         const section = el(
           'section',
           { class: `sample-group${pictures ? ' pictures' : ''}`, 'aria-label': `Item ${group}` },

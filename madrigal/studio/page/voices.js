@@ -1,7 +1,7 @@
 // Type and hear: speech is played as it comes, and kept as a take with its seed.
 import { formOf, get, remove, request } from './api.js';
 import { announce, download, el, field, replace, slider } from './dom.js';
-import { seconds, slug } from './format.js';
+import { seconds, slug, wait } from './format.js';
 import { freshSeed, missing, ofKind } from './models.js';
 import { Player } from './player.js';
 import { problemPlace } from './problem.js';
@@ -47,7 +47,7 @@ function takeOf({ speech, formats, pcm, wav, rate, first }) {
     speech.voice,
     `seed ${speech.seed}`,
     seconds(length),
-    first === null ? null : `first sound after ${Math.round(first)} ms`,
+    first === null ? null : `first sound after ${wait(first)}`,
   ].filter(Boolean);
   const element = el(
     'article',
@@ -296,7 +296,7 @@ export async function voicesView({ page, studio }) {
         if (done) break;
         stream.push(value);
         if (stream.firstSound !== null)
-          state.textContent = `First sound after ${Math.round(stream.firstSound - began)} ms, ${seconds(stream.seconds)} so far`;
+          state.textContent = `First sound after ${wait(stream.firstSound - began)}, ${seconds(stream.seconds)} so far`;
       }
       if (!stream.bytes) throw new Error('The server sent no sound.');
       const formats = FORMATS.filter((format) => studio.formats.includes(format));
@@ -310,7 +310,7 @@ export async function voicesView({ page, studio }) {
       });
       players.push(take.player);
       takes.prepend(take.element);
-      state.textContent = `First sound after ${Math.round(stream.firstSound - began)} ms, ${seconds(stream.seconds)} in ${seconds((performance.now() - began) / 1000)}`;
+      state.textContent = `First sound after ${wait(stream.firstSound - began)}, ${seconds(stream.seconds)} in ${seconds((performance.now() - began) / 1000)}`;
       await stream.ended();
       if (cut) state.textContent = 'Stopped.';
     } catch (error) {

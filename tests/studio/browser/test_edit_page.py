@@ -64,3 +64,12 @@ def test_a_span_is_marked_by_mouse_and_by_keys(open_page: Any) -> None:
     assert page.get_by_role("button", name="Speak the span anew").is_enabled()
     page.keyboard.press("Escape")
     assert page.get_by_label("To, s").input_value() == ""
+
+
+def test_a_recording_is_made_by_the_microphone(open_page: Any) -> None:
+    page = open_page("edit", permissions=["microphone"])
+    page.get_by_role("button", name="Record", exact=True).click()
+    page.get_by_role("button", name="Stop (1 s)").click()
+    # The browser records webm; what is opened, and would be sent, is a wav file of the same length.
+    page.locator("h2", has_text="recording.wav").wait_for()
+    assert 0.5 < float(page.get_by_label("To, s").get_attribute("max")) < 10

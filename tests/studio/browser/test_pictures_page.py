@@ -47,7 +47,7 @@ def test_pictures_are_drawn_and_a_part_is_painted_anew(open_page: Any) -> None:
     page.get_by_role("button", name="Paint over", exact=True).first.click()
     canvas = page.locator("canvas.brush")
     box = canvas.bounding_box()
-    page.get_by_label("Brush", exact=True).fill("8")
+    page.get_by_role("slider", name="Brush").fill("8")
     page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.5 * box["height"])
     page.mouse.down()
     page.mouse.move(box["x"] + 0.9 * box["width"], box["y"] + 0.5 * box["height"], steps=3)
