@@ -2,7 +2,8 @@
 
 The reference configuration: dimension 256, 6 layers and 4 heads on both sides; 16 pairs of 2 seconds at 16 kHz and 64
 of 49,408 ids; windows of 24 samples every 12, patches of 16 by 16, a quarter of them left out. The reference has 65
-linear bins and so 4 rows of patches; here are 64 mel bands, and as many patches.
+linear bins and so 4 rows of patches; here are 64 mel bands, and as many patches. It
+has 22.3 million parameters, this one 22.2.
 """
 
 import statistics

@@ -2,7 +2,8 @@
 
 The reference configuration: dimension 256, 6 layers, 4 heads, features of 100 numbers, the vector of the flow's time of
 four times the dimension; 8 rows of 500 frames in training; one row of 500 frames in sampling, by midpoint with 30 and
-with 62 evaluations. `train` has no ids, `text` has 500 of them.
+with 62 evaluations. `train` has no ids, `text` has 500 of them. The
+reference has 11.4 million parameters, this one 13.7: those of the flow's time, which are used once a row.
 """
 
 import statistics
