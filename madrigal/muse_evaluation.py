@@ -121,6 +121,8 @@ LABEL = "label"
 """The field of a manifest that says what is on a picture, in fewer words than its caption."""
 LEARNED, TOGETHER = 3000, 16
 """Real pictures that the eye learns from, at the most, and pictures that are made at once."""
+HOW = ("timesteps", "cond_scale", "temperature", "choice_temperature")
+"""What of how pictures were made is in the report."""
 LOSSES = {"vqgan": "recon", "superres_vqgan": "recon", "base": "loss", "superres": "loss"}
 """The loss of each part that is drawn in the report."""
 
@@ -170,7 +172,7 @@ def evaluate_muse(
         features=find_features(features),
         title=f"{run.name} on {len(texts)} captions",
         seconds=seconds,
-        how={"steps": painting["timesteps"], "cond_scale": painting["cond_scale"], "seed": seed},
+        how={name: painting[name] for name in HOW} | {"seed": seed},
     )
     curves = curves_of_parts(run, LOSSES) or (
         select(read_curves(run), ("valid/loss", "valid/ema/loss")) if (run / "metrics.jsonl").exists() else []

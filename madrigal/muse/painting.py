@@ -26,9 +26,9 @@ class Painting(BaseModel):
     temperature: float = Field(1.0, ge=0, description="of drawing a token, at first; it falls to 0 with the steps")
     topk_filter_thres: float = Field(0.9, ge=0, lt=1, description="so large a share of unlikely ids is never drawn")
     choice_temperature: float = Field(
-        1.0,
+        4.5,
         ge=0,
-        description="noise on how sure a token is, at first; it falls to 0: over 0 makes pictures that differ",
+        description="noise on how sure a token is, at first; it falls to 0: with little, the background is kept first",
     )
     can_remask_prev_masked: bool = Field(False, description="a token that was kept may be guessed again")
     force_not_use_token_critic: bool = Field(False, description="do not ask the critic which tokens to guess again")
