@@ -59,10 +59,9 @@ def serving(server: subprocess.Popen[bytes]) -> psutil.Process:
     return of_python[-1]
 
 
-async def measure(address: str, process: psutil.Process, clients: int, seconds: float) -> dict[str, Any]:
-    for number in range(3):  # the first waits for the voice to be loaded
-        assert (await ask(address, asking(number), patience=600)).fate == ANSWERED
-    idle = [await ask(address, asking(number), patience=120) for number in range(12)]
+async def measure(address: str, process: psutil.Process, *, clients: int, seconds: float, alone: int) -> dict[str, Any]:
+    assert (await ask(address, asking(0), patience=600)).fate == ANSWERED  # it waits for the voice to be loaded
+    idle = [await ask(address, asking(number), patience=240) for number in range(alone)]
     memory = {0: process.memory_info().rss}
     spent = process.cpu_times()
     begin = time.monotonic()
@@ -111,6 +110,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--alone", type=int, default=12, help="requests before that, one after the other")
     parser.add_argument("--through", default="", help="words before the server's command, such as 'taskset -c 0'")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -118,7 +118,15 @@ def main() -> None:
         server, address = started(Path(folder) / "runs", arguments.through.split(), Path(folder) / "log")
         process = serving(server)
         try:
-            found = asyncio.run(measure(address, process, arguments.clients, arguments.seconds))
+            found = asyncio.run(
+                measure(
+                    address,
+                    process,
+                    clients=arguments.clients,
+                    seconds=arguments.seconds,
+                    alone=arguments.alone,
+                )
+            )
         finally:
             process.terminate()
             server.wait(60)
