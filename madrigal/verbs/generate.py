@@ -8,7 +8,7 @@ import typer
 from madrigal.errors import UserError
 from madrigal.verbs.picture_making import PICTURES, ClassName, Negative, PictureSize, PictureSteps, makes_pictures
 from madrigal.verbs.picture_making import generate as generate_pictures
-from madrigal.verbs.sampling import TopK, TopP, samplings
+from madrigal.verbs.sampling import Guidance, TopK, TopP, one_scale, samplings
 from madrigal.verbs.terminal import Bar, Device, Json, Overwrite, print_json, refuse
 
 Samples = Annotated[int, typer.Option("--n", min=1, help="How many.")]
@@ -41,7 +41,7 @@ def generate(
     repetition_penalty: Annotated[
         float | None, typer.Option(min=1.0, help="Over 1: recent tokens become less likely.")
     ] = None,
-    cond_scale: Annotated[float | None, typer.Option(min=0.0, help="Over 1: lean on the text.")] = None,
+    cond_scale: Guidance = None,
     negative: Negative = None,
     steps: PictureSteps = None,
     class_name: ClassName = None,
@@ -65,14 +65,14 @@ def generate(
     of_pictures = {"negative": negative, "steps": steps, "class": class_name, "size": size}
     if makes_pictures(runs):
         refuse(of_sound, "sound", f"{runs[0]} makes pictures")
-        how = {"temperature": temperature, "cond_scale": cond_scale, "timesteps": steps}
+        how = {"temperature": temperature, "cond_scale": one_scale(cond_scale), "timesteps": steps}
         asked: Any = {"text": text, "negative": negative, "class_name": class_name, "size": size, "n": n, "seed": seed}
         generate_pictures(runs[0], out, **asked, how=how, device=device, overwrite=overwrite, as_json=as_json)
         return
     refuse(of_pictures, PICTURES, f"{runs[0]} makes sound")
     seconds = 5.0 if seconds is None else seconds
     common = {"top_k": top_k, "top_p": top_p, "repetition_penalty": repetition_penalty or 1.0}
-    sampling = samplings(temperature or TEMPERATURE, **common, cond_scale=1.0 if cond_scale is None else cond_scale)
+    sampling = samplings(temperature or TEMPERATURE, cond_scale, **common)
     if _makes_music(runs):
         from madrigal.verbs.music import make_music
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from madrigal.errors import UserError
-from madrigal.verbs.following import CondScale, Method, Steps, Sway, followed
+from madrigal.verbs.following import Method, Steps, Sway, followed
 from madrigal.verbs.generate import TEMPERATURE as CONTINUING
-from madrigal.verbs.sampling import TopK, TopP, samplings
+from madrigal.verbs.sampling import Guidance, TopK, TopP, one_scale, samplings
 from madrigal.verbs.say import TEMPERATURE as SPEAKING
 from madrigal.verbs.terminal import Bar, Json, given, refuse, screen
 
@@ -110,7 +110,7 @@ def evaluate(
     ] = None,
     steps: Steps = None,
     method: Method = None,
-    cond_scale: CondScale = None,
+    cond_scale: Guidance = None,
     sway: Sway = None,
     temperature: Annotated[
         str | None, typer.Option(help="For all stages, or semantic,coarse,fine; default: as generate and say.")
@@ -131,7 +131,7 @@ def evaluate(
     """
     path = Path(run)
     kind = _kind(path)
-    flowing = {"steps": steps, "method": method, "cond_scale": cond_scale, "sway": sway}
+    flowing: dict[str, Any] = {"steps": steps, "method": method, "cond_scale": cond_scale, "sway": sway}
     draws = {"top_k": top_k, "top_p": top_p}
     drawing = {"seed": seed, "device": device}
     lengths = {"prompt_seconds": prompt_seconds, "seconds": seconds}
@@ -159,6 +159,7 @@ def evaluate(
         from madrigal.judge.speech_page import show_spoken
         from madrigal.voicebox_evaluation import evaluate_voicebox
 
+        flowing["cond_scale"] = one_scale(cond_scale)
         options |= {"voice": voice, **given({"holes": holes}), "options": followed(**flowing)}
         _judge(evaluate_voicebox, path, options, show_spoken, as_json=as_json)
     elif kind == "speartts":
@@ -174,10 +175,9 @@ def evaluate(
         from madrigal.judge.music_page import show_music
         from madrigal.musiclm_evaluation import evaluate_musiclm
 
-        guided = {**draws, **given({"cond_scale": cond_scale})}
         options |= {
             **given({"samples": samples, "known": known}),
-            "sampling": samplings(temperature or CONTINUING, **guided),
+            "sampling": samplings(temperature or CONTINUING, cond_scale, **draws),
         }
         _judge(evaluate_musiclm, path, options, show_music, as_json=as_json)
     elif kind == "audiolm":
@@ -198,7 +198,7 @@ def evaluate(
         from madrigal.muse_evaluation import evaluate_muse
         from madrigal.verbs.picture_making import drawn
 
-        how = {"timesteps": steps, "cond_scale": cond_scale, "temperature": temperature}
+        how = {"timesteps": steps, "cond_scale": one_scale(cond_scale), "temperature": temperature}
         options |= {**given({"label": label}), "options": drawn(how)}
         _judge(evaluate_muse, path, options, show_painted, as_json=as_json)
     elif kind == "vocoder":

@@ -14,33 +14,53 @@ STAGES = ("semantic", "coarse", "fine")
 Temperature = Annotated[
     str, typer.Option("--temperature", help="For all stages, or semantic,coarse,fine; 0 takes the likeliest.")
 ]
+Guidance = Annotated[
+    str | None,
+    typer.Option("--cond-scale", help="Over 1: lean on the text; where there are stages, also semantic,coarse,fine."),
+]
 TopK = Annotated[int | None, typer.Option("--top-k", min=1, help="Draw among the k likeliest.")]
 TopP = Annotated[
     float | None, typer.Option("--top-p", min=0.0, max=1.0, help="Draw among the likeliest of this share.")
 ]
 
 
-def samplings(temperature: str, **common: Any) -> "dict[str, Sampling]":
-    """The sampling of every stage: its own temperature, and what all have in common."""
+def samplings(temperature: str, cond_scale: str | None = None, **common: Any) -> "dict[str, Sampling]":
+    """The sampling of every stage: its own temperature and guidance, and what all have in common."""
     from madrigal.engine.recipe import build_config
     from madrigal.layers.sampling import Sampling
 
+    degrees = per_stage("--temperature", temperature)
+    scales = per_stage("--cond-scale", cond_scale or "1")
     return {
-        stage: build_config(Sampling, {**common, "temperature": degree}, "Sampling")
-        for stage, degree in temperatures(temperature).items()
+        stage: build_config(
+            Sampling, {**common, "temperature": degrees[stage], "cond_scale": scales[stage]}, "Sampling"
+        )
+        for stage in STAGES
     }
 
 
-def temperatures(text: str) -> dict[str, float]:
+def per_stage(option: str, text: str) -> dict[str, float]:
     """One number for all stages, or three."""
+    given = _numbers(text)
+    if len(given) == 1:
+        given *= len(STAGES)
+    if len(given) != len(STAGES):
+        raise UserError(f"{option} is {text!r}; write one number from 0 on, or three with commas, such as 0.8,0.9,0.8.")
+    return dict(zip(STAGES, given, strict=True))
+
+
+def one_scale(cond_scale: str | None) -> float | None:
+    """Guidance of what has no stages."""
+    given = _numbers(cond_scale or "1")
+    if len(given) != 1:
+        raise UserError(f"--cond-scale is {cond_scale!r}; write one number from 0 on.")
+    return None if cond_scale is None else given[0]
+
+
+def _numbers(text: str) -> list[float]:
+    """Numbers from 0 on, with commas between them; none where one of them is no such number."""
     try:
         given = [float(part) for part in text.split(",")]
     except ValueError:
-        given = []
-    if len(given) == 1:
-        given *= len(STAGES)
-    if len(given) != len(STAGES) or not all(0 <= degree < inf for degree in given):
-        raise UserError(
-            f"--temperature is {text!r}; write one number from 0 on, or three with commas, such as 0.8,0.9,0.8."
-        )
-    return dict(zip(STAGES, given, strict=True))
+        return []
+    return given if all(0 <= number < inf for number in given) else []

@@ -16,7 +16,7 @@ from madrigal.data.manifest import Manifest
 from madrigal.data.prepare import prepare
 from madrigal.data.turns import in_turn
 from madrigal.errors import UserError
-from madrigal.verbs.sampling import temperatures
+from madrigal.verbs.sampling import one_scale, per_stage, samplings
 
 
 def parts(unique: bool) -> Any:
@@ -109,4 +109,18 @@ def test_continuations_are_drawn_as_the_command_says(
 @pytest.mark.parametrize("text", ["nan", "inf", "0.8,nan,0.8", "-1", "0.8,0.9"])
 def test_a_temperature_that_is_no_number_is_refused(text: str) -> None:
     with pytest.raises(UserError, match="write one number from 0 on"):
-        temperatures(text)
+        per_stage("--temperature", text)
+
+
+def test_each_stage_may_have_its_own_guidance() -> None:
+    found = samplings("0.8,1,1", "3,1,1", top_k=5)
+    assert [(one.temperature, one.cond_scale, one.top_k) for one in found.values()] == [
+        (0.8, 3.0, 5),
+        (1.0, 1.0, 5),
+        (1.0, 1.0, 5),
+    ]
+    assert {one.cond_scale for one in samplings("1").values()} == {1.0}
+    assert one_scale(None) is None
+    assert one_scale("2.5") == 2.5
+    with pytest.raises(UserError, match="--cond-scale is '2,1,1'; write one number"):
+        one_scale("2,1,1")

@@ -36,7 +36,7 @@ def test_a_run_is_judged(madrigal: Command, music_run: Path, tmp_path: Path) -> 
     assert found["ways"][2]["agreements"][0]["right"]["mean"] > 0.6
     assert all(way["similarity"] is not None for way in found["ways"])
     assert (tmp_path / "report/report.html").is_file()
-    assert "Report: " in madrigal.done(*words, "--seed", "3", "--cond-scale", "2")
+    assert "Report: " in madrigal.done(*words, "--seed", "3", "--cond-scale", "2,1,1")
 
 
 def test_mistakes_are_told(madrigal: Command, music_run: Path, tmp_path: Path) -> None:
