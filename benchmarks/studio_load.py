@@ -32,6 +32,8 @@ SENTENCES = (
     "Please bring me the book that lies on the table.",
 )
 BYTES_A_SECOND = 2 * 24_000
+TIMEOUT, PATIENCE = 120, 180
+"""Seconds that the server gives a request, and that a client waits: longer, so that whoever is not answered is lost."""
 
 
 def asking(number: int) -> dict[str, Any]:
@@ -42,6 +44,7 @@ def asking(number: int) -> dict[str, Any]:
 def started(folder: Path, command: list[str], log: Path) -> tuple[subprocess.Popen[bytes], str]:
     """The server, and its address, which it says on its log."""
     words = [*command, sys.executable, "-m", "madrigal.cli", "studio", str(folder), "--port", "0"]
+    words += ["--timeout", str(TIMEOUT)]
     paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     server = subprocess.Popen(words, stderr=log.open("wb"), env={**os.environ, "PYTHONPATH": paths})
     until = time.monotonic() + 600
@@ -61,7 +64,7 @@ def serving(server: subprocess.Popen[bytes]) -> psutil.Process:
 
 async def measure(address: str, process: psutil.Process, *, clients: int, seconds: float, alone: int) -> dict[str, Any]:
     assert (await ask(address, asking(0), patience=600)).fate == ANSWERED  # it waits for the voice to be loaded
-    idle = [await ask(address, asking(number), patience=240) for number in range(alone)]
+    idle = [await ask(address, asking(number), patience=PATIENCE) for number in range(alone)]
     memory = {0: process.memory_info().rss}
     spent = process.cpu_times()
     begin = time.monotonic()
@@ -72,7 +75,7 @@ async def measure(address: str, process: psutil.Process, *, clients: int, second
             memory[round(share * seconds)] = process.memory_info().rss
 
     watching = asyncio.ensure_future(watch())
-    answers = await load(address, asking, clients=clients, seconds=seconds, patience=240)
+    answers = await load(address, asking, clients=clients, seconds=seconds, patience=PATIENCE)
     await watching
     lasted = time.monotonic() - begin
     memory[round(lasted)] = process.memory_info().rss

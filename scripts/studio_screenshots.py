@@ -46,7 +46,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, help="the folder that the pictures go to")
     parser.add_argument("--muse", type=Path, help="a run of Muse for the page of pictures")
-    parser.add_argument("--prompt", default="a red circle above a blue square", help="what Muse draws")
+    parser.add_argument("--prompt", default="a flag of belgium, noto style", help="what Muse draws")
     parser.add_argument("--all", action="store_true", help="also in dark, and at the width of a phone")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
@@ -142,7 +142,7 @@ class Shots:
         if prompt:
             self.page.get_by_label("Prompt").fill(prompt)
             self.page.keyboard.press("Control+Enter")
-            self.page.locator(".drawn img").first.wait_for(timeout=300_000)
+            self.page.locator(".drawn img").first.wait_for(timeout=900_000)
             self.page.wait_for_timeout(300)
             self.page.get_by_role("button", name="Paint over", exact=True).first.click()
             box = self.page.locator("canvas.brush").bounding_box()
