@@ -201,7 +201,7 @@ def _painted(
 
 
 def _training_pictures(run: Path, judged: PictureManifest, label: str | None) -> PictureManifest:
-    """Real pictures of the run's training, of all labels that are asked for alike; none that is judged is among them."""
+    """Real pictures of the run's training, of all labels asked for alike; none that is judged is among them."""
     if not (run / "recipe.yaml").is_file():
         raise UserError(f"{run} does not say what it was trained on: evaluate the run that it was exported from.")
     source = Path(read_recipe(run / "recipe.yaml")["data"]["path"])
@@ -214,7 +214,9 @@ def _training_pictures(run: Path, judged: PictureManifest, label: str | None) ->
         if name in wanted and manifest.resolve(entry).resolve() not in held_out
     )
     if not some:
-        raise UserError("No picture of the training has a label that is asked for: judge the run on some that it knows.")
+        raise UserError(
+            "No picture of the training has a label that is asked for: judge the run on some that it knows."
+        )
     return PictureManifest(manifest.root, some[:LEARNED])
 
 

@@ -46,7 +46,8 @@ class Recognised(Record):
 class PaintedReport(SavedReport):
     """An evaluation. All but `examples` is in its JSON.
 
-    `chance` is that of guessing among all labels of the eye, `commonest` the share of the most frequent one among those asked for.
+    `chance` is that of guessing among all labels of the eye, `commonest` the share of the most frequent one among
+    those asked for.
     `frechet_real` is the distance of other real pictures, as many, from the same real ones.
     """
 

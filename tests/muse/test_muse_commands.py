@@ -16,7 +16,6 @@ from madrigal.muse.loading import load_muse
 from madrigal.muse.recognising import is_muse
 from madrigal.verbs.picture_making import class_number, size_of
 
-
 SOME = [(0, "black"), (2, "light"), (4, "black")]
 """The first of the pictures, some of them, and their captions."""
 
