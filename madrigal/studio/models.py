@@ -54,8 +54,9 @@ class Model:
     def defaults(self) -> dict[str, float]:
         """How it is drawn from where a request does not say."""
         said = recipe_of(self.folder).get("say") or config_of(self.folder).get("say")
-        names = ("steps", "cond_scale") if self.kind == "speech" and isinstance(said, dict) else ()
-        return {name: float(said[name]) for name in names if isinstance(said.get(name), int | float)}
+        if self.kind != "speech" or not isinstance(said, dict):
+            return {}
+        return {name: said[name] for name in ("steps", "cond_scale") if isinstance(said.get(name), int | float)}
 
 
 class Models:
