@@ -63,9 +63,9 @@ def instrument_rows(report: MusicReport) -> tuple[list[str], Rows]:
             said = clip.heard[report.way().label]["instrument"]
             heard.setdefault(clip.true["instrument"], Counter())[said] += 1
     rows: Rows = []
-    for asked, said in sorted(heard.items()):
-        others = ", ".join(f"{name} {times}" for name, times in said.most_common() if name != asked)
-        rows.append([asked, share(of_share(said[asked], said.total())), Mark(others or "–", "faint")])
+    for asked, counts in sorted(heard.items()):
+        others = ", ".join(f"{name} {times}" for name, times in counts.most_common() if name != asked)
+        rows.append([asked, share(of_share(counts[asked], counts.total())), Mark(others or "–", "faint")])
     return ["asked for", "heard", "or rather"], rows
 
 

@@ -69,7 +69,7 @@ def say(
     check_out(out, overwrite=overwrite)
     flowing = {"steps": steps, "method": method, "cond_scale": cond_scale, "sway": sway, "bf16": bf16}
     timing = {"seconds": seconds, "rate": rate, "voice_text": voice_text, **flowing}
-    draws = {"top_k": top_k, "top_p": top_p}
+    draws: dict[str, Any] = {"top_k": top_k, "top_p": top_p}
     drawing = {"temperature": temperature, **draws, "tokenizer": tokenizer, "codec": codec}
 
     from madrigal.engine.machine import prepare_process
