@@ -16,8 +16,9 @@ PROMPT_SECONDS = (2.5, 8.0)
 class Cast:
     """The speakers of recordings; those without a speaker count as one person's.
 
-    A recording without a text is no prompt, but its speaker is somebody to be mistaken for. No sentence is prompted by a recording of the same text, and where there are enough recordings nobody is known by
-    what was a prompt: a copy of the prompt's sound is not a voice.
+    A recording without a text is no prompt, but its speaker is somebody to be mistaken for. No sentence is prompted by
+    a recording of the same text, and where there are enough recordings nobody is known by what was a prompt: a copy of
+    the prompt's sound is not a voice.
     """
 
     def __init__(self, entries: Iterable[Entry], *, seed: int = 0) -> None:

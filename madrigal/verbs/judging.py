@@ -132,7 +132,7 @@ def evaluate(
     path = Path(run)
     kind = _kind(path)
     flowing: dict[str, Any] = {"steps": steps, "method": method, "cond_scale": cond_scale, "sway": sway}
-    draws = {"top_k": top_k, "top_p": top_p}
+    draws: dict[str, Any] = {"top_k": top_k, "top_p": top_p}
     drawing = {"seed": seed, "device": device}
     lengths = {"prompt_seconds": prompt_seconds, "seconds": seconds}
     options: dict[str, Any] = {"data": data, "out": out, "limit": limit}
