@@ -14,12 +14,13 @@ import errno
 import json
 import math
 import os
+import platform
 import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import yaml
 
@@ -116,30 +117,38 @@ class RunFolder:
             yield
             return
         place = self.path / LOCK
-        with writing(place):
-            file = place.open("a+")
-        with file:
-            for tries_left in range(20, -1, -1):
-                try:
-                    # Of the process alone: what it forks does not hold it, and a kill lets it go.
-                    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except OSError as error:
-                    if error.errno not in (errno.EACCES, errno.EAGAIN):
-                        break  # a file system without locks
-                    if not tries_left:
-                        raise UserError(
-                            f"{self.path} is being trained by another process ({trained_by(self.path)}): wait for it, "
-                            "stop it, or name another run."
-                        ) from error
-                    time.sleep(0.05)  # somebody may only have looked
+        with self._locked(place) as file:
             file.truncate(0)
-            file.write(f"{os.getpid()}\n")
+            file.write(f"{os.getpid()} {_here()}\n")
             file.flush()
             try:
                 yield
             finally:
                 place.unlink(missing_ok=True)
+
+    def _locked(self, place: Path) -> TextIO:
+        """The lock's file, held. One that its last holder has removed meanwhile is the lock of nothing."""
+        for tries_left in range(20, -1, -1):
+            with writing(place):
+                file = place.open("a+")
+            try:
+                # Of the process alone: what it forks does not hold it, and a kill lets it go.
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _is_at(file, place):
+                    return file
+                file.close()
+            except OSError as error:
+                if error.errno not in (errno.EACCES, errno.EAGAIN):
+                    return file  # a file system without locks
+                file.close()
+                if not tries_left:
+                    who = trained_by(self.path) or "on another machine"
+                    raise UserError(
+                        f"{self.path} is being trained by another process ({who}): wait for it, "
+                        "stop it, or name another run."
+                    ) from error
+                time.sleep(0.05)  # somebody may only have looked
+        raise UserError(f"{place} is removed again and again; end whatever does so.")
 
     def checkpoint(self, which: str = "best") -> Path:
         """The folder of the `best` or the `newest` whole checkpoint, or of a step number."""
@@ -175,7 +184,9 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def trained_by(path: Path) -> int | None:
-    """The process that trains the run in this folder now; None where there is none on this machine."""
+    """The process that trains the run in this folder now; None where there is none, 0 where its number says nothing
+    here: it is another machine's or container's, or it has not written yet who it is.
+    """
     if fcntl is None:
         return None
     try:
@@ -183,10 +194,26 @@ def trained_by(path: Path) -> int | None:
             try:
                 fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except OSError:
-                return int(file.read() or 0)  # 0 for an instant, before it has written who it is
+                number, _, where = file.read().strip().partition(" ")
+                return int(number) if where == _here() else 0
     except (OSError, ValueError):
         pass
     return None
+
+
+def _is_at(file: TextIO, place: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), place.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _here() -> str:
+    """Where the number of a process stands for that process: this machine, and this container on it."""
+    try:
+        return f"{platform.node()} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return platform.node()
 
 
 def replace_file(path: Path, text: str) -> None:

@@ -17,8 +17,8 @@ from madrigal.engine.recipe import read_recipe, recipe_names
 from madrigal.engine.run import trained_by
 from madrigal.errors import UserError
 from madrigal.studio.errors import ApiError, shown
-from madrigal.studio.runs import Runs
-from madrigal.studio.settings import StudioSettings
+from madrigal.studio.runs import OWN, Runs
+from madrigal.studio.settings import MEGABYTE, StudioSettings
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}(/[A-Za-z0-9][A-Za-z0-9._-]{0,60}){0,2}")
 OVERRIDE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*=[^\n\r\0]*")
@@ -52,10 +52,11 @@ class Control:
                 code="invalid_name",
                 param="name",
             )
+        self._check_place(name)
         changed = [self._checked(override) for override in overrides]
         try:
             read_recipe(recipe, changed)
-        except UserError as error:
+        except (UserError, RecursionError) as error:
             raise ApiError(400, str(error), code="invalid_override", param="overrides") from error
         folder = self._settings.folder / name
         with self._lock:
@@ -63,6 +64,20 @@ class Control:
                 raise ApiError(409, f"There is something named {name} already.", code="run_exists", param="name")
             folder.mkdir(parents=True)
         return self._begin(name, folder, [recipe, *changed])
+
+    def _check_place(self, name: str) -> None:
+        """Not among what belongs to a run, or to the studio."""
+        parts = name.split("/")
+        taken = [part for part in parts if part in OWN]
+        runs = self._runs.folders()
+        taken += [above for end in range(1, len(parts)) if (above := "/".join(parts[:end])) in runs]
+        if taken:
+            raise ApiError(
+                400,
+                f"A run cannot lie in {taken[0]}, which holds something else; choose another name.",
+                code="invalid_name",
+                param="name",
+            )
 
     def resume(self, name: str) -> dict[str, Any]:
         self.check_allowed()
@@ -91,6 +106,7 @@ class Control:
         command = [sys.executable, "-m", "madrigal.cli", "train", *words, "--run", str(folder.absolute())]
         is_new = not (folder / "recipe.yaml").exists()
         with (folder / LOG).open("ab") as log:
+            begin = log.tell()
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, close_fds=True
             )
@@ -102,7 +118,7 @@ class Control:
                 break
             time.sleep(0.05)
         if process.poll() not in (None, 0):
-            sentence = _last_line(folder / LOG)
+            sentence = _last_line(folder / LOG, begin)
             if is_new and not (folder / "recipe.yaml").exists():
                 _clear(folder)
             raise ApiError(400, f"The training was refused: {sentence}", code="training_refused")
@@ -123,6 +139,8 @@ class Control:
         if key.split(".")[0] == "data" and (place := self._data(value)) is not None:
             return f"{key}={place}"
         try:
+            if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(value, Loader=yaml.SafeLoader)):
+                raise yaml.YAMLError("a few aliases can stand for more than a machine holds")
             parsed = yaml.safe_load(value)
         except (yaml.YAMLError, ValueError, RecursionError) as error:
             raise ApiError(
@@ -173,9 +191,12 @@ def _is_path(text: str) -> bool:
         return True
 
 
-def _last_line(log: Path) -> str:
+def _last_line(log: Path, begin: int) -> str:
+    """Why a training was refused, by its own words, which are those from `begin` on."""
     try:
-        lines = log.read_text(errors="replace").splitlines()
+        with log.open("rb") as file:
+            file.seek(begin)
+            lines = file.read(MEGABYTE).decode(errors="replace").splitlines()
     except OSError:
         lines = []
     said = [line for line in lines if line.startswith("madrigal: ")]

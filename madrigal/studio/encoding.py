@@ -8,6 +8,8 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
+from madrigal.soundstream.wave_streams import Resampler
+
 Format = Literal["mp3", "opus", "flac", "wav", "pcm"]
 
 MEDIA_TYPES: dict[Format, str] = {
@@ -23,13 +25,17 @@ _CODERS: dict[str, dict[str, Any]] = {
     "opus": {"format": "OGG", "subtype": "OPUS"},
     "flac": {"format": "FLAC", "subtype": "PCM_16"},
 }
+_OPUS_RATES = (8_000, 12_000, 16_000, 24_000, 48_000)
 _UNKNOWN = 0xFFFFFFFF
 
 
 def to_int16(sound: NDArray[np.float32]) -> NDArray[np.int16]:
     """Samples in 16 bits, rounded; what is beyond ±1 is clipped, and what is no number is silence."""
-    clean = np.nan_to_num(sound, nan=0.0, posinf=1.0, neginf=-1.0)
-    return np.rint(np.clip(clean, -1.0, 1.0) * 32767).astype("<i2")
+    return np.rint(_clean(sound) * 32767).astype("<i2")
+
+
+def _clean(sound: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.clip(np.nan_to_num(sound, nan=0.0, posinf=1.0, neginf=-1.0), -1.0, 1.0)
 
 
 class Encoder:
@@ -44,11 +50,13 @@ class Encoder:
         # A flac without its length is one that libsndfile itself cannot read: it is sent when it is whole.
         self._sink: _Sink | io.BytesIO = io.BytesIO() if kind == "flac" else _Sink()
         self._file = None
+        rate = 48_000 if kind == "opus" and sample_rate not in _OPUS_RATES else sample_rate
+        self._resampler = Resampler(sample_rate, rate, channels)
         if kind in _CODERS:
-            self._file = soundfile.SoundFile(self._sink, "w", sample_rate, channels, **_CODERS[kind])
+            self._file = soundfile.SoundFile(self._sink, "w", rate, channels, **_CODERS[kind])
 
     def add(self, sound: NDArray[np.float32]) -> bytes:
-        samples = to_int16(sound if sound.ndim == 2 else sound[None]).T
+        samples = to_int16(self._resampler.push(_clean(sound if sound.ndim == 2 else sound[None]).T))
         if self._file is not None:
             self._file.write(samples)
             return self._sink.take() if isinstance(self._sink, _Sink) else b""
@@ -57,6 +65,7 @@ class Encoder:
 
     def end(self) -> bytes:
         if self._file is not None:
+            self._file.write(to_int16(self._resampler.flush()))
             self._file.close()
             return self._sink.take() if isinstance(self._sink, _Sink) else self._sink.getvalue()
         begin, self._begin = self._begin, b""

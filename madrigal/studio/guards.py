@@ -34,6 +34,7 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(self)",
 }
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+CODES = "/v1/audio/codes/decode"
 METHODS = SAFE | {"POST", "PUT", "PATCH", "DELETE"}
 
 
@@ -96,8 +97,8 @@ class Guard:
         length = headers.get("content-length", "0")
         if not length.isdigit():
             raise ApiError(400, "Content-Length is no number.", code="invalid_length")
-        if int(length[:20]) > self.settings.limits.body_bytes:
-            raise self._too_large()
+        if int(length[:20]) > (most := self._most(scope)):
+            raise _too_large(most)
 
     def _check_place(self, headers: Headers, method: str) -> None:
         """A page from elsewhere must not speak through a visitor's browser, by its own name or by one it made up."""
@@ -132,28 +133,38 @@ class Guard:
             raise ApiError(401, "An API key is wanted: Authorization: Bearer KEY.", code="invalid_api_key")
 
     def _bounded(self, scope: Scope, receive: Receive) -> Receive:
-        """A body is counted while it comes, whatever its header said."""
+        """A body is counted while it comes, whatever its header said, and has to be here in time."""
+        limits, most = self.settings.limits, self._most(scope)
         received, is_whole = 0, False
+        until = time.monotonic() + limits.timeout_seconds
 
         async def counted() -> Message:
             nonlocal received, is_whole
+            left = min(limits.stall_seconds, max(until - time.monotonic(), 0))
             try:
                 # When all of it is here, what is waited for is that the client leaves.
-                message = await asyncio.wait_for(receive(), None if is_whole else self.settings.limits.stall_seconds)
+                message = await asyncio.wait_for(receive(), None if is_whole else left)
             except TimeoutError:
                 raise HTTPException(408, "The body does not come.") from None
             received += len(message.get("body", b""))
             is_whole = not message.get("more_body", False)
-            if received > self.settings.limits.body_bytes:
+            if received > most:
                 # As an HTTPException it passes through parsers unharmed.
-                raise HTTPException(413, self._too_large().message)
+                raise HTTPException(413, _too_large(most).message)
             return message
 
         return counted
 
-    def _too_large(self) -> ApiError:
-        most = self.settings.limits.body_bytes
-        return ApiError(413, f"The body has more than {most} bytes.", code="body_too_large")
+    def _most(self, scope: Scope) -> int:
+        """Bytes of a body: what is read as JSON costs many times its size, an upload does not."""
+        limits = self.settings.limits
+        if Headers(scope=scope).get("content-type", "").lower().startswith("multipart/form-data"):
+            return limits.body_bytes
+        return min(limits.body_bytes, limits.codes_bytes if scope["path"] == CODES else limits.json_bytes)
+
+
+def _too_large(most: int) -> ApiError:
+    return ApiError(413, f"The body has more than {most} bytes.", code="body_too_large")
 
 
 def _is_open(path: str) -> bool:

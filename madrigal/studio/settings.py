@@ -13,6 +13,8 @@ class Limits(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     body_bytes: int = Field(25 * MEGABYTE, ge=1024, description="bytes of a request's body")
+    json_bytes: int = Field(256_000, ge=1024, description="bytes of a body that is no upload")
+    codes_bytes: int = Field(8 * MEGABYTE, ge=1024, description="bytes of a recording in codes")
     text_characters: int = Field(4096, ge=1, description="characters of a text to say")
     prompt_characters: int = Field(2000, ge=1, description="characters of the description of a picture or of music")
     prompt_seconds: float = Field(

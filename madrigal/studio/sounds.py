@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, FailFast, Field
 
 from madrigal.studio.asking import (
     SOUND,
@@ -99,6 +99,10 @@ async def music(asked: MusicRequest, request: Request) -> Response:
     return Response(sound, media_type=MEDIA_TYPES[asked.response_format], headers=headers)
 
 
+# Of a long list that is wrong throughout, one error is enough.
+_Frame = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1, max_length=1024), FailFast()]
+
+
 class Codes(BaseModel):
     """A recording in a codec's codes, [frames][levels]; `samples` is its length, to the sample."""
 
@@ -106,7 +110,7 @@ class Codes(BaseModel):
 
     model: str | None = None
     sample_rate: int | None = None
-    codes: list[list[Annotated[int, Field(ge=0, lt=2**31)]]] = Field(min_length=1, max_length=1_000_000)
+    codes: Annotated[list[_Frame], Field(min_length=1, max_length=100_000), FailFast()]
     samples: int | None = Field(None, ge=1)
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from toys import GanTrainer, RegressionTrainer, make
 
 from madrigal.engine.plan import Plan
-from madrigal.engine.run import RunFolder, summaries
+from madrigal.engine.run import LOCK, RunFolder, summaries
 from madrigal.errors import UserError
 
 
@@ -147,6 +149,23 @@ def test_a_longer_plan_goes_on_from_the_end(tmp_path: Path) -> None:
     make(RegressionTrainer, tmp_path, num_train_steps=5, resume=True).train()
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if "loss" in line] == [1, 2, 3, 4, 5]
+
+
+def test_a_lock_that_its_last_holder_has_just_removed_is_taken_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waits has opened a file that is no longer there: to hold it would keep nobody out."""
+    lock, removed = fcntl.lockf, []
+
+    def lock_late(file: Any, how: int) -> None:
+        if not removed:
+            removed.append((tmp_path / LOCK).unlink())
+        lock(file, how)
+
+    monkeypatch.setattr(fcntl, "lockf", lock_late)
+    with RunFolder(tmp_path).held():
+        assert (tmp_path / LOCK).exists()
+    assert not (tmp_path / LOCK).exists()
 
 
 def test_a_run_without_checkpoints_has_none_to_give(tmp_path: Path) -> None:

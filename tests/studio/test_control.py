@@ -21,6 +21,8 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 STEPS = 40
+LAUGHS = "[" + ", ".join(["&a0 [x]", *(f"&a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 30))]) + "]"
+"""A few hundred bytes that stand for more words than any machine holds."""
 
 
 @pytest.fixture(scope="module")
@@ -75,17 +77,49 @@ def test_without_control_nothing_is_started(client: TestClient) -> None:
         ({"overrides": ["plan.lr=1\nx"]}, 400),
         ({"overrides": ["plan.lr"]}, 400),
         ({"overrides": ["plan.lr.a.b=1"]}, 400),
+        ({"overrides": ["plan.lr=&a [*a]"]}, 400),
+        ({"overrides": ["plan.lr=" + LAUGHS]}, 400),
+        ({"overrides": ["plan.lr=" + "[" * 900 + "]" * 900]}, 400),
+        ({"name": "codec/checkpoints/step-99999999"}, 400),
+        ({"name": "codec/part"}, 400),
+        ({"name": "group/other/x"}, 400),
+        ({"name": "voices/x"}, 400),
+        ({"name": "listening/x"}, 400),
     ],
 )
 def test_what_must_not_be_started_is_not(
     controlled: TestClient, root: Path, changes: dict[str, Any], status: int
 ) -> None:
-    before = sorted(path.name for path in root.iterdir())
+    before = sorted(root.rglob("*"))
     asked = {"recipe": "soundstream/tiny", "name": "fresh", "overrides": ["data=tones"], **changes}
     assert controlled.post("/api/runs", json=asked).status_code == status
-    assert sorted(path.name for path in root.iterdir()) == before
+    assert sorted(root.rglob("*")) == before
     assert controlled.post("/api/runs/codec/resume").status_code == 409
     assert controlled.post("/api/runs/codec/stop").status_code == 409
+
+
+def test_a_process_of_another_machine_is_never_stopped(
+    controlled: TestClient, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = f"""
+import platform
+from pathlib import Path
+platform.node = lambda: "elsewhere"
+from madrigal.engine.run import RunFolder
+with RunFolder(Path({str(root / "stopped")!r})).held():
+    print("held", flush=True)
+    input()
+"""
+    monkeypatch.setattr(os, "kill", lambda *_: pytest.fail("a process of this machine was sent a signal"))
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        row = controlled.get("/api/runs/stopped").json()
+        assert (row["state"], row["can_resume"], row["can_stop"]) == ("training", False, False)
+        assert controlled.post("/api/runs/stopped/stop").status_code == 409
+    finally:
+        process.communicate("\n", timeout=30)
 
 
 def test_a_kill_of_the_server_does_not_touch_a_training_that_it_started(root: Path, recordings: Path) -> None:
@@ -109,7 +143,7 @@ def test_a_kill_of_the_server_does_not_touch_a_training_that_it_started(root: Pa
             return dict(httpx.get(f"{address[0]}/api/runs/fresh", timeout=60).json())
 
         wait_for(lambda: seen()["can_stop"] and seen()["step"] >= 1)
-        pid = int((root / "fresh/training.lock").read_text())
+        pid = int((root / "fresh/training.lock").read_text().split()[0])
         assert os.getsid(pid) != os.getsid(server.pid)
         server.send_signal(signal.SIGKILL)
         server.wait(60)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from fastapi import FastAPI
@@ -102,6 +104,33 @@ def test_a_large_body_is_refused_by_its_header_and_by_its_bytes(make_app: Callab
         files = {"file": ("a.wav", b"x" * 20_000)}
         assert client.post("/v1/audio/voices", data={"name": "me"}, files=files).status_code == 413
         assert client.get("/healthz").status_code == 200
+
+
+def test_a_body_that_is_no_upload_is_small(client: TestClient) -> None:
+    many = json.dumps({**SPEECH, **{f"k{i}": i for i in range(50_000)}})
+    for headers in ({"Content-Type": "application/json"}, {}):
+        answer = client.post("/v1/audio/speech", content=many, headers=headers)
+        assert answer.status_code == 413
+        assert answer.json()["error"]["code"] == "body_too_large"
+    codes = {"codes": [[-1]] * 90_000}
+    assert client.post("/v1/audio/codes/decode", json=codes).status_code == 400
+
+
+def test_a_body_that_trickles_is_cut_off(make_app: Callable[..., FastAPI]) -> None:
+    app = make_app(limits={"timeout_seconds": 0.3})
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.sleep(0.02)
+        return {"type": "http.request", "body": b" ", "more_body": True}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": "/v1/audio/speech", "query_string": b"", "headers": headers}
+    asyncio.run(asyncio.wait_for(app(scope, receive, send), 60))
+    assert sent[0]["status"] == 408
 
 
 def test_an_unknown_place_and_a_wrong_method_are_told_in_the_same_shape(client: TestClient) -> None:
