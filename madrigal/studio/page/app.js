@@ -22,10 +22,19 @@ let shown = 0;
 let first = true;
 let address = '';
 
+/** What is no such code, as in "#/run/100%", stands for itself. */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 /** "#/run/music%2Fmulan/samples" is the view "run" with the arguments ["music/mulan", "samples"]. */
 function route() {
-  const parts = location.hash.replace(/^#\/?/, '').split('/').map(decodeURIComponent);
-  const name = VIEWS[parts[0]] ? parts[0] : 'runs';
+  const parts = location.hash.replace(/^#\/?/, '').split('/').map(decoded);
+  const name = Object.hasOwn(VIEWS, parts[0]) ? parts[0] : 'runs';
   return { name, rest: parts.slice(1) };
 }
 

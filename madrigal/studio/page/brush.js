@@ -15,8 +15,9 @@ export class Brush {
     this.canvas = el('canvas', {
       class: 'brush',
       tabindex: '0',
-      role: 'img',
-      'aria-label': 'Picture to paint on. Arrow keys move the brush, Space paints, U takes back, E erases.',
+      role: 'application', // or a screen reader would keep the arrow keys for itself
+      'aria-roledescription': 'picture to paint on',
+      'aria-label': 'Mask of what is made anew. Arrow keys move the brush, Space paints, U takes back, E erases.',
     });
     this.canvas.width = this.width;
     this.canvas.height = this.height;

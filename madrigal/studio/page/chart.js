@@ -15,7 +15,8 @@ export class Chart {
     this.title = title;
     this.shared = shared;
     this.lines = [];
-    this.canvas = el('canvas', { tabindex: '0', role: 'img', 'aria-roledescription': 'chart' });
+    // An application, or a screen reader would keep the arrow keys for itself.
+    this.canvas = el('canvas', { tabindex: '0', role: 'application', 'aria-roledescription': 'chart' });
     this.step = el('span', { class: 'at number' });
     this.readout = el('span', { class: 'readout number' });
     this.element = el(

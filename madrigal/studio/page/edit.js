@@ -254,6 +254,11 @@ export async function editView({ page, studio }) {
       ),
     ),
   );
+  const recording = recordButton({
+    done: (file) => open(file),
+    failed: (error) => problems.show(error),
+    longest: studio.limits.audio_seconds,
+  });
   replace(
     page,
     el('h1', {}, 'Edit'),
@@ -262,15 +267,14 @@ export async function editView({ page, studio }) {
       hint: 'Drop a file here, choose one, or record. It stays between this page and your server.',
       accept: 'audio/*,.wav,.flac,.mp3,.ogg,.opus',
       onfile: (file) => open(file),
-      extra: recordButton({
-        done: (file) => open(file),
-        failed: (error) => problems.show(error),
-        longest: studio.limits.audio_seconds,
-      }),
+      extra: recording.element,
     }),
     problems.element,
     work,
     result,
   );
-  return letGo;
+  return () => {
+    recording.release();
+    letGo();
+  };
 }

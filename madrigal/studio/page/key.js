@@ -12,20 +12,24 @@ export function askForKey(refused) {
     const input = document.getElementById('key-input');
     document.getElementById('key-error').textContent = refused ? 'The server does not know that key.' : '';
     input.value = '';
-    const again = (event) => event.preventDefault();
-    dialog.addEventListener('cancel', again);
-    dialog.querySelector('form').addEventListener(
-      'submit',
-      () => {
-        sessionStorage.setItem(NAME, input.value.trim());
-        dialog.removeEventListener('cancel', again);
-        asking = null;
-        resolve();
-      },
-      { once: true },
-    );
-    dialog.showModal();
-    input.focus();
+    const open = () => {
+      dialog.returnValue = '';
+      dialog.showModal();
+      input.focus();
+    };
+    // A browser lets nobody forbid Escape twice; the dialog that closed without a key opens again.
+    const closed = () => {
+      if (dialog.returnValue !== 'ok') {
+        open();
+        return;
+      }
+      dialog.removeEventListener('close', closed);
+      sessionStorage.setItem(NAME, input.value.trim());
+      asking = null;
+      resolve();
+    };
+    dialog.addEventListener('close', closed);
+    open();
   });
   return asking;
 }

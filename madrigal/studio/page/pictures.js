@@ -5,7 +5,7 @@ import { announce, download, el, field, replace, slider } from './dom.js';
 import { dropPlace } from './drop.js';
 import { slug } from './format.js';
 import { freshSeed, missing, modelField, ofKind } from './models.js';
-import { problemPlace } from './problem.js';
+import { problem, problemPlace } from './problem.js';
 
 function blobOf(base64) {
   const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
@@ -13,11 +13,14 @@ function blobOf(base64) {
 }
 
 async function imageOf(blob) {
-  const image = el('img', { src: URL.createObjectURL(blob) });
+  const url = URL.createObjectURL(blob);
+  const image = el('img', { src: url });
   try {
     await image.decode();
   } catch {
     throw new Error('This file is no picture that the browser can read; try png or jpg.');
+  } finally {
+    URL.revokeObjectURL(url); // what is decoded stays
   }
   return image;
 }
@@ -55,11 +58,19 @@ export async function picturesView({ page, studio }) {
   const grid = el('div', { class: 'picture-sets', 'aria-live': 'polite' });
   const inpaint = el('div', { class: 'stack' });
   let stop = null;
+  let paint = null;
+  let drawing = false;
+  const setDrawing = (on) => {
+    drawing = on;
+    go.disabled = on;
+    halt.disabled = !on;
+    if (paint) paint.disabled = on;
+  };
   halt.addEventListener('click', () => stop?.abort());
 
   function shown(blob, title, name) {
     const box = el('figure', { class: 'drawn' });
-    imageOf(blob).then((image) => {
+    const fill = (image) => {
       image.alt = title;
       image.classList.toggle('small-pixels', image.naturalWidth < 200);
       box.append(
@@ -71,15 +82,16 @@ export async function picturesView({ page, studio }) {
           el('button', { type: 'button', onclick: () => download(blob, `${name}.png`) }, 'png'),
         ),
       );
-    });
+    };
+    imageOf(blob).then(fill, (error) => box.append(problem(error)));
     return box;
   }
 
   async function run(work, title, used) {
+    if (drawing) return;
     problems.clear();
     stop = new AbortController();
-    go.disabled = true;
-    halt.disabled = false;
+    setDrawing(true);
     state.textContent = 'Drawing …';
     const began = performance.now();
     try {
@@ -106,8 +118,7 @@ export async function picturesView({ page, studio }) {
       state.textContent = error.name === 'AbortError' ? 'Stopped.' : '';
       problems.show(error, form);
     } finally {
-      go.disabled = false;
-      halt.disabled = true;
+      setDrawing(false);
     }
   }
   const seedNow = () => (seed.value === '' ? freshSeed() : Number(seed.value));
@@ -142,7 +153,7 @@ export async function picturesView({ page, studio }) {
       placeholder: 'what is to be there',
       autocomplete: 'off',
     });
-    const paint = el('button', { type: 'button', class: 'primary' }, 'Make the painted part anew');
+    paint = el('button', { type: 'button', class: 'primary', disabled: drawing }, 'Make the painted part anew');
     paint.addEventListener('click', async () => {
       trouble.clear();
       if (!brush.painted) {

@@ -41,7 +41,7 @@ export class Player {
       this.audio,
     );
     this.onended = null;
-    this.heard = false;
+    this.heard = false; // to its end, at least once
     this.#name();
     this.#listen();
     if (picture instanceof Node) this.picture.prepend(picture);

@@ -2,7 +2,10 @@
 import { el } from './dom.js';
 import { forServer } from './wav.js';
 
-/** A button that records until it is pressed again; `done` gets a wav file, `failed` an error. */
+/**
+ * A button that records until it is pressed again; `done` gets a wav file, `failed` an error.
+ * `release` lets the microphone go and forgets what was recorded.
+ */
 export function recordButton({ done, failed, longest = 30 }) {
   const label = el('span', {}, 'Record');
   const button = el(
@@ -12,17 +15,28 @@ export function recordButton({ done, failed, longest = 30 }) {
     label,
   );
   let recorder = null;
+  let starting = false; // until the microphone is there
+  let released = false;
   const idle = () => {
     recorder = null;
     button.setAttribute('aria-pressed', 'false');
     label.textContent = 'Record';
   };
   async function start() {
+    if (starting) return;
+    starting = true;
     let stream;
     try {
       stream = await navigator.mediaDevices.getUserMedia({ audio: true });
     } catch {
       failed(new Error('The browser gives no microphone; allow it for this page, or choose a file instead.'));
+      return;
+    } finally {
+      starting = false;
+    }
+    const letGo = () => stream.getTracks().forEach((track) => track.stop());
+    if (released) {
+      letGo();
       return;
     }
     const parts = [];
@@ -36,8 +50,9 @@ export function recordButton({ done, failed, longest = 30 }) {
     recorder.ondataavailable = (event) => parts.push(event.data);
     recorder.onstop = async () => {
       clearInterval(timer);
-      stream.getTracks().forEach((track) => track.stop());
+      letGo();
       idle();
+      if (released) return;
       try {
         done(await forServer(new File(parts, 'recording.webm')));
       } catch (error) {
@@ -52,5 +67,11 @@ export function recordButton({ done, failed, longest = 30 }) {
     else start();
   });
   if (!navigator.mediaDevices?.getUserMedia || !window.MediaRecorder) button.hidden = true;
-  return button;
+  return {
+    element: button,
+    release() {
+      released = true;
+      recorder?.stop();
+    },
+  };
 }

@@ -221,8 +221,17 @@ export async function takingView({ page, rest: [id] }) {
       let sending = false;
       const answer = async (given) => {
         if (sending) return;
-        sending = true;
         problems.clear();
+        const unheard = made.players.heard.filter((player) => !player.heard);
+        if (unheard.length) {
+          const names = unheard
+            .map((player) => player.label)
+            .join(', ')
+            .replace(/, (?=[^,]*$)/, ' and ');
+          problems.show(new Error(`Hear ${names} to the end first.`));
+          return;
+        }
+        sending = true;
         try {
           await post(`/api/listening/${encodeURIComponent(id)}/answers`, { listener, trial: trial.id, ...given });
           progress.add(trial.id);
@@ -251,6 +260,11 @@ export async function takingView({ page, rest: [id] }) {
   }
 
   const keys = (event) => {
+    if (event.repeat) {
+      // A key that is held down answers once, also where it presses a button.
+      if (event.key === 'Enter') event.preventDefault();
+      return;
+    }
     if (!current || event.ctrlKey || event.metaKey || event.altKey) return;
     const typing = event.target.matches('input:not([type=range]), textarea, select');
     if (typing || (event.key === 'Enter' && event.target.matches('button, a'))) return;

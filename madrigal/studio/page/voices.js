@@ -134,32 +134,39 @@ function newVoice(studio, added) {
   const heard = el('div', { class: 'heard' });
   const go = el('button', { class: 'primary' }, 'Add the voice');
   let prompt = null;
+  let player = null;
+  let released = false;
+  const forget = () => {
+    player?.release();
+    player = null;
+    prompt = null;
+    replace(heard);
+  };
   const take = async (given) => {
     problems.clear();
-    replace(heard);
+    forget();
     try {
-      prompt = await forServer(given);
-      const sound = await decoded(prompt);
-      replace(heard, new Player({ label: 'your prompt', source: prompt, picture: stillWave(sound) }).element);
+      const file = await forServer(given);
+      const sound = await decoded(file);
+      if (released) return;
+      forget(); // another may have been chosen meanwhile
+      prompt = file;
+      player = new Player({ label: 'your prompt', source: prompt, picture: stillWave(sound) });
+      replace(heard, player.element);
       if (sound.seconds < least || sound.seconds > most)
         problems.show(
           new Error(`The prompt is ${sound.seconds.toFixed(1)} s long; it should be ${least} to ${most} s.`),
         );
     } catch (error) {
-      prompt = null;
       problems.show(error);
     }
   };
+  const recording = recordButton({ done: take, failed: (error) => problems.show(error), longest: most });
   file.addEventListener('change', () => file.files[0] && take(file.files[0]));
   const form = el(
     'form',
     {},
-    el(
-      'div',
-      { class: 'buttons' },
-      field('A recording', file),
-      recordButton({ done: take, failed: (error) => problems.show(error), longest: most }),
-    ),
+    el('div', { class: 'buttons' }, field('A recording', file), recording.element),
     heard,
     field('Name', name),
     field('What is said in it', text, 'Optional; with it the voice is followed more closely.'),
@@ -183,8 +190,7 @@ function newVoice(studio, added) {
       const voice = await response.json();
       announce(`The voice ${voice.id} is there.`);
       form.reset();
-      prompt = null;
-      replace(heard);
+      forget();
       added(voice.id);
     } catch (error) {
       problems.show(error, form);
@@ -192,7 +198,14 @@ function newVoice(studio, added) {
       go.disabled = false;
     }
   });
-  return el('details', { class: 'card' }, el('summary', {}, 'A voice of your own'), form);
+  return {
+    element: el('details', { class: 'card' }, el('summary', {}, 'A voice of your own'), form),
+    release() {
+      released = true;
+      recording.release();
+      forget();
+    },
+  };
 }
 
 export async function voicesView({ page, studio }) {
@@ -353,6 +366,7 @@ export async function voicesView({ page, studio }) {
     guidance.element,
     field('Seed', seed),
   );
+  const another = newVoice(studio, (id) => voices.update(id));
   replace(
     page,
     el('h1', {}, 'Voices'),
@@ -360,17 +374,13 @@ export async function voicesView({ page, studio }) {
       'div',
       { class: 'two' },
       el('div', { class: 'stack' }, form, takes),
-      el(
-        'div',
-        { class: 'stack' },
-        settings,
-        newVoice(studio, (id) => voices.update(id)),
-      ),
+      el('div', { class: 'stack' }, settings, another.element),
     ),
   );
   await voices.update();
   return () => {
     stop?.();
+    another.release();
     for (const player of players) player.release();
   };
 }

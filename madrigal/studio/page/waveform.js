@@ -65,7 +65,12 @@ export class SpanWave {
     this.span = null;
     this.cursor = 0;
     this.words = [];
-    this.canvas = el('canvas', { class: 'wave tall', tabindex: '0', role: 'img' });
+    this.canvas = el('canvas', {
+      class: 'wave tall',
+      tabindex: '0',
+      role: 'application', // or a screen reader would keep the arrow keys for itself
+      'aria-roledescription': 'waveform',
+    });
     this.wordRow = el('div', { class: 'words', role: 'toolbar', 'aria-label': 'Words of the recording' });
     this.element = el('div', { class: 'span-wave' }, this.canvas, this.wordRow);
     this.draw = () => drawWave(this.canvas, this.sound, { spans: this.span ? [this.span] : [], played: this.played });

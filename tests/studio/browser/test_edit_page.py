@@ -49,7 +49,7 @@ def test_a_span_is_marked_by_mouse_and_by_keys(open_page: Any) -> None:
     page.locator("input[type=file]").set_input_files(
         {"name": "a.wav", "mimeType": "audio/wav", "buffer": tone.getvalue()}
     )
-    wave = page.locator("canvas.wave.tall")
+    wave = page.get_by_role("application", name="Waveform")  # as a screen reader finds it
     wave.wait_for()
     box = wave.bounding_box()
     page.mouse.move(box["x"] + 0.25 * box["width"], box["y"] + 20)
@@ -73,3 +73,26 @@ def test_a_recording_is_made_by_the_microphone(open_page: Any) -> None:
     # The browser records webm; what is opened, and would be sent, is a wav file of the same length.
     page.locator("h2", has_text="recording.wav").wait_for()
     assert 0.5 < float(page.get_by_label("To, s").get_attribute("max")) < 10
+
+
+def test_the_microphone_is_taken_once_and_let_go_on_leaving(open_page: Any) -> None:
+    page = open_page("edit", permissions=["microphone"])
+    record = page.get_by_role("button", name="Record", exact=True)
+    record.wait_for()
+    page.evaluate(
+        "() => { const devices = navigator.mediaDevices; const ask = devices.getUserMedia.bind(devices);"
+        " window.given = []; devices.getUserMedia = async (wanted) => {"
+        " const stream = await ask(wanted); window.given.push(stream); return stream; }; }"
+    )
+    record.evaluate("button => { button.click(); button.click(); }")
+    page.get_by_role("button", name="Stop (1 s)").wait_for()
+    assert page.evaluate("window.given.map(stream => stream.active)") == [True]
+    page.evaluate("location.hash = '#/voices'")
+    until(page, "window.given.every(stream => !stream.active)")
+    # Left before the microphone is there, it is let go as soon as it is.
+    page.locator(".record").wait_for(state="attached")
+    page.locator("select[name=voice] option").first.wait_for(state="attached")
+    page.locator(".record").evaluate("button => { button.click(); location.hash = '#/edit'; }")
+    until(page, "window.given.length === 2 && window.given.every(stream => !stream.active)")
+    record.wait_for()
+    assert page.locator("h2", has_text="recording").count() == 0

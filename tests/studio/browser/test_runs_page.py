@@ -42,7 +42,7 @@ def test_a_training_is_started_its_curve_moves_and_it_is_stopped(open_page: Any,
 def test_curves_zoom_by_drag_and_keys_and_lie_over_each_other(open_page: Any) -> None:
     page = open_page("run/codec")
     chart = page.locator("figure.chart").first
-    canvas = chart.locator("canvas")
+    canvas = chart.get_by_role("application")  # as a screen reader finds it
     until(page, "e => Number(e.dataset.points) > 0", canvas.element_handle())
     page.wait_for_timeout(300)
     whole = canvas.evaluate("canvas => canvas.chart.domain")
@@ -76,8 +76,7 @@ def test_a_sample_plays_beside_its_original(open_page: Any) -> None:
     audio = page.locator(".sample", has_text="original").first.locator("audio")
     until(page, "audio => audio.currentTime > 0.1", audio.element_handle())
     titles = page.locator(".sample-group").first.locator("figcaption").all_inner_texts()
-    assert titles[:3] == ["original", "reconstruction", "words"] or titles[0] == "original"
-    assert {"reconstruction", "reconstruction (EMA)", "words"} <= set(titles)
+    assert titles == ["original", "reconstruction", "reconstruction (EMA)", "words"]
     page.locator(".sample img").first.wait_for()
     # Another sound of the same item, at the same place, and the first is silent.
     page.keyboard.press("2")
