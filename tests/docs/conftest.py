@@ -27,12 +27,12 @@ def voice(seconds: float, seed: int, rate: int = 16000) -> np.ndarray:
 
 
 def make_pictures(folder: Path) -> None:
-    """Eight pictures of patches, each with its caption."""
+    """Eight pictures of patches, each with its caption; two have the same."""
     folder.mkdir()
     for number in range(8):
         patches = np.random.default_rng(number).integers(0, 255, (4, 4, 3)).astype(np.uint8)
         Image.fromarray(patches).resize((64, 64), Image.Resampling.NEAREST).save(folder / f"{number}.png")
-        (folder / f"{number}.txt").write_text(f"patches {number}")
+        (folder / f"{number}.txt").write_text(f"patches {number % 4}")
 
 
 @pytest.fixture(scope="session")

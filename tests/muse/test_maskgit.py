@@ -84,7 +84,7 @@ def test_a_batch_equals_one_by_one(kind: str) -> None:
     [
         {"temperature": 0.0},
         {"topk_filter_thres": 0.0},
-        {"choice_temperature": 8.0},
+        {"choice_temperature": 0.0},
         {"can_remask_prev_masked": True},
         {"cond_scale": 9.0},
         {"timesteps": 7},

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -112,3 +114,9 @@ def wav_bytes(seconds: float, rate: int = 16_000, channels: int = 1, kind: str =
     out = io.BytesIO()
     soundfile.write(out, np.repeat(wave[:, None], channels, 1).astype(np.float32), rate, format=kind, **options)
     return out.getvalue()
+
+
+def in_a_loop(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """What it comes to, in a thread of its own: that of the tests may have a browser's loop."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, coroutine).result()

@@ -16,7 +16,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 from load import ANSWERED, BROKEN, FAILED, LOST, REFUSED, Answer, ask, fates, load
-from stand_ins import WORD, StandInVoice, write_run, write_voice_folder
+from stand_ins import WORD, StandInVoice, in_a_loop, write_run, write_voice_folder
 
 # The tests of the server that ask through `client` and look into `root`, asked of the fleet: ruff would take them for
 # names that nobody uses.
@@ -39,7 +39,7 @@ from test_runs import (  # noqa: F401
     test_samples_are_listed_and_served_by_name,
     test_the_table_has_every_run,
 )
-from test_speech import (  # noqa: F401
+from test_spoken_answers import (  # noqa: F401
     test_a_bad_voice_is_told_which_there_are,
     test_a_mistake_is_told_in_openai_shape,
     test_every_format_decodes_to_the_right_length,
@@ -179,7 +179,7 @@ def test_answers_pass_the_proxy_with_their_headers(client: httpx.Client) -> None
 
 
 def test_fifty_clients_of_two_replicas_are_answered_or_told_when_to_come_back(address: str, root: Path) -> None:
-    answers = asyncio.run(load(address, asking, clients=50, seconds=4, wait_at_most=0.5))
+    answers = in_a_loop(load(address, asking, clients=50, seconds=4, wait_at_most=0.5))
     assert set(fates(answers)) == {ANSWERED, REFUSED}
     assert all(is_whole(answer) for answer in answers if answer.fate == ANSWERED)
     assert {answer.status for answer in answers if answer.fate == REFUSED} == {429}
@@ -197,7 +197,7 @@ def test_a_replica_that_is_killed_under_load_takes_no_request_with_it_unseen(
         answers = await loading
         return answers, [await ask(address, asking(0)) for _ in range(4)]
 
-    answers, later = asyncio.run(kill_under_load())
+    answers, later = in_a_loop(kill_under_load())
     seen = fates(answers)
     assert seen[LOST] == 0, seen  # nobody waits for ever
     assert all(is_whole(answer) for answer in answers if answer.fate == ANSWERED)  # and no half is taken for a whole

@@ -9,7 +9,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from load import ANSWERED, BROKEN, LOST, REFUSED, ask, fates, load
-from stand_ins import WORD, StandInVoice
+from stand_ins import WORD, StandInVoice, in_a_loop
 
 from madrigal.studio.errors import ApiError
 
@@ -25,7 +25,7 @@ def test_fifty_clients_are_answered_or_told_when_to_come_back(
 ) -> None:
     voice.slow = 0.005
     app = make_app(limits={"waiting": 8})
-    answers = asyncio.run(load(served(app), asking, clients=50, seconds=3, wait_at_most=0.3))
+    answers = in_a_loop(load(served(app), asking, clients=50, seconds=3, wait_at_most=0.3))
     seen = fates(answers)
     assert set(seen) == {ANSWERED, REFUSED}
     assert {answer.status for answer in answers} == {200, 429}
@@ -51,7 +51,7 @@ def test_clients_who_leave_make_room(
         left = await asyncio.gather(*(ask(address, long, patience=0.5) for _ in range(30)))
         return [*left, await ask(address, asking(0), patience=20)]
 
-    *left, last = asyncio.run(come_and_go())
+    *left, last = in_a_loop(come_and_go())
     assert fates(left) == {LOST: 30}
     assert last.fate == ANSWERED
 
@@ -65,4 +65,4 @@ def test_an_answer_that_breaks_off_is_seen_as_broken(
             raise ApiError(500, "It breaks after its last word.")
 
     address = served(make_app(loaders={"speech": lambda *_: Breaking()}))
-    assert asyncio.run(ask(address, asking(0))).fate == BROKEN
+    assert in_a_loop(ask(address, asking(0))).fate == BROKEN

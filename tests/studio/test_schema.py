@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import schemathesis
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
@@ -40,6 +41,12 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> Any:
     )
     app = create_app(told, loaders={"speech": lambda *_: voice, "codec": lambda *_: codec})
     return schemathesis.openapi.from_asgi("/openapi.json", app)
+
+
+@pytest.fixture(autouse=True)
+def _small_numbers() -> None:
+    """Hypothesis draws numbers that a process which has trained takes for 0."""
+    torch.set_flush_denormal(False)
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: str(mode.value))

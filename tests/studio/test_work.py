@@ -15,7 +15,7 @@ import httpx
 import pytest
 import torch
 from fastapi import FastAPI
-from stand_ins import StandInVoice
+from stand_ins import StandInVoice, in_a_loop
 from starlette.testclient import TestClient
 from torch import nn
 
@@ -120,7 +120,7 @@ def test_a_call_without_pieces_ends_at_the_next_call_of_a_network() -> None:
         await asyncio.to_thread(ended.wait, 30)
         line.close()
 
-    asyncio.run(ask())
+    in_a_loop(ask())
     assert ended.is_set()
     net(torch.zeros(2))  # out of a job it asks nobody
 
@@ -143,4 +143,4 @@ def test_several_workers_work_at_once_and_errors_come_through() -> None:
         line.close()
         return heard
 
-    assert asyncio.run(ask()) == [1]
+    assert in_a_loop(ask()) == [1]

@@ -273,9 +273,11 @@ export async function voicesView({ page, studio }) {
   async function say() {
     stop?.();
     problems.clear();
+    // Before the list of voices is there, the model speaks in its own.
+    const voice = voices.picked() ?? { model: models[0].id, id: 'default' };
     const speech = {
-      model: voices.picked().model,
-      voice: voices.picked().id,
+      model: voice.model,
+      voice: voice.id,
       input: input.value.trim(),
       seed: seed.value === '' ? freshSeed() : Number(seed.value),
       speed: speed.value(),
