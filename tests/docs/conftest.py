@@ -32,7 +32,7 @@ def make_pictures(folder: Path) -> None:
     for number in range(8):
         patches = np.random.default_rng(number).integers(0, 255, (4, 4, 3)).astype(np.uint8)
         Image.fromarray(patches).resize((64, 64), Image.Resampling.NEAREST).save(folder / f"{number}.png")
-        (folder / f"{number}.txt").write_text(f"patches {number % 4}")
+        (folder / f"{number}.txt").write_text(f"patches {number // 2}")
 
 
 @pytest.fixture(scope="session")
