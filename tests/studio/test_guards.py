@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI
-from stand_ins import KEY
+from stand_ins import KEY, in_a_loop
 from starlette.testclient import TestClient
 
 from madrigal.studio.guards import JsonLines
@@ -129,7 +129,7 @@ def test_a_body_that_trickles_is_cut_off(make_app: Callable[..., FastAPI]) -> No
 
     headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
     scope = {"type": "http", "method": "POST", "path": "/v1/audio/speech", "query_string": b"", "headers": headers}
-    asyncio.run(asyncio.wait_for(app(scope, receive, send), 60))
+    in_a_loop(asyncio.wait_for(app(scope, receive, send), 60))
     assert sent[0]["status"] == 408
 
 
