@@ -25,6 +25,23 @@ def keep_memory() -> bool:
     return all(mallopt(option, value) == 1 for option, value in settings.items())
 
 
+def give_memory_back() -> None:
+    """Hand pages that hold nothing to the kernel, for a process that works now and then and must not grow."""
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (AttributeError, OSError):
+        pass  # no glibc
+
+
+def keep_few_kernels(count: int = 64) -> None:
+    """Before the first convolution: oneDNN keeps a kernel for every length that it meets, a thousand if it may.
+
+    They are worth keeping where lengths come again, as in training; where each sentence has its own they only fill
+    memory. What the environment says already stands.
+    """
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(count))
+
+
 @functools.cache
 def prepare_process() -> None:
     """Allocator, denormals and threads, once a process; harmless where a GPU does the work."""

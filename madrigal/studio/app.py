@@ -30,8 +30,9 @@ def create_app(settings: StudioSettings | None = None, *, loaders: Any = None) -
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        from madrigal.engine.machine import prepare_process
+        from madrigal.engine.machine import keep_few_kernels, prepare_process
 
+        keep_few_kernels()
         prepare_process()
         warming = asyncio.ensure_future(studio.warm_up()) if settings.warm else None
         yield

@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from torch import nn
 
+from madrigal.engine.machine import give_memory_back
 from madrigal.studio.errors import ApiError
 
 log = logging.getLogger("madrigal.studio")
@@ -178,6 +179,7 @@ class WorkLine:
                     self._working -= 1
                     self._current.discard(job)
                     self._usual_seconds += 0.2 * (time.monotonic() - begin - self._usual_seconds)
+            give_memory_back()
 
 
 def check_wanted() -> None:

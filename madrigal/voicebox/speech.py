@@ -176,7 +176,7 @@ class VoiceboxSpeech(VoiceboxParts):
         def speak(place: Place) -> Iterator[Tensor]:
             seeds, words = [place.seed], [place.words]
             grows = growing and place.piece == 0 and can_grow(self.features)
-            quick = grows and how.duration_steps is None and self.durations.config.kind == "flow"
+            quick = grows and "duration_steps" not in drawing and self.durations.config.kind == "flow"
             timing = how.but(duration_steps=DURATION_STEPS) if quick else how
             lines = [fixed[place.piece]] if fixed else self.lines(words, prompt, rate=rate, seeds=seeds, how=timing)
             if grows:
