@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from madrigal.errors import UserError
 from madrigal.judge.music_features import Vector, clip_features
 
-HIDDEN, STEPS, BATCH, NOISE = 64, 300, 128, 0.15
+HIDDEN, STEPS, BATCH, NOISE = 64, 300, 128, 0.5
 
 
 class InstrumentClassifier:

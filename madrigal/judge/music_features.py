@@ -23,9 +23,14 @@ def log_mels(wave: Any, rate: int) -> Vector:
 
 
 def clip_features(wave: Any, rate: int) -> Vector:
-    """Means, deviations and rises of every band, [3 * BANDS], in tens of dB; of the frames that sound."""
+    """Means, deviations and rises of every band, [3 * BANDS], in tens of dB; of the frames that sound.
+
+    Means are over the mean of all bands: the loudest moment of sound that was made anew is louder than the recording's,
+    and tells nothing of the instrument.
+    """
     mels = log_mels(wave, rate)
     sounding = mels[mels.max(1) > -0.75 * DEPTH]
     mels = sounding if len(sounding) > 1 else mels
     rises = np.maximum(np.diff(mels, axis=0), 0.0).mean(0) if len(mels) > 1 else np.zeros(BANDS)
-    return np.concatenate([mels.mean(0), mels.std(0), 5.0 * rises]) / 10.0
+    means = mels.mean(0)
+    return np.concatenate([means - means.mean(), mels.std(0), 5.0 * rises]) / 10.0

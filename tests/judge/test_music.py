@@ -105,6 +105,15 @@ def test_loudness_and_rate_make_no_difference() -> None:
     assert np.abs(features_of([at_twice], 2 * RATE) - plain).mean() < 0.2
 
 
+def test_one_loud_moment_makes_little_difference() -> None:
+    wave = tune("organ", "slow", "low", "major")
+    burst = wave.copy()
+    burst[8000:8400] *= 4
+    once, twice = features_of([wave, burst], RATE)
+    assert np.abs(once[:64] - twice[:64]).mean() < 0.25  # tens of dB: it is 12 dB louder
+    assert features_of([tune("flute", "slow", "low", "major")], RATE)[0][:64] != pytest.approx(once[:64], abs=0.3)
+
+
 def test_the_classifier_knows_instruments_that_it_has_not_heard(known: Known) -> None:
     waves, rows = tunes(24, 3)
     made = InstrumentClassifier.fit(known.features, known.labels("instrument"))
