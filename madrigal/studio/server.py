@@ -12,7 +12,7 @@ import uvicorn
 
 from madrigal.errors import UserError
 from madrigal.studio.app import create_app
-from madrigal.studio.guards import JsonLines
+from madrigal.studio.guards import JsonLines, is_worth_a_line
 from madrigal.studio.serving import Studio
 from madrigal.studio.settings import StudioSettings
 
@@ -89,6 +89,7 @@ def set_up_logs(as_json: bool) -> None:
     """Lines of the studio on the error stream, for people or for programs."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if as_json else logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.addFilter(is_worth_a_line)
     for name, level in {"madrigal.studio": logging.INFO, "uvicorn": logging.WARNING}.items():
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
