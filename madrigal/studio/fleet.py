@@ -5,6 +5,7 @@ loads and warms its voice before it is sent a request. Replicas share the studio
 """
 
 import math
+import platform
 import signal
 import sys
 import threading
@@ -74,7 +75,10 @@ class Replica:
     def _key(self) -> str | None:
         """From the file on this machine: what a copy is told, Ray keeps and shows."""
         file = self._settings.api_key_file
-        return None if file is None else file.read_text().strip()
+        try:
+            return None if file is None else file.read_text().strip()
+        except OSError as error:
+            raise UserError(f"The key in {file} cannot be read on {platform.node()}; put the file there.") from error
 
     async def check_health(self) -> None:
         """Ray asks now and then, and replaces a copy that does not answer, or whose work does not end."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from madrigal.studio.errors import ApiError, BrokenOff, as_api_error
@@ -46,7 +46,7 @@ class Guard:
         self, app: ASGIApp, settings: StudioSettings, watching: Watching, routes: Sequence[BaseRoute] = ()
     ) -> None:
         self.app, self.settings, self.watching = app, settings, watching
-        self._routes = [(route.path_regex, str(route.path)) for route in routes if hasattr(route, "path_regex")]
+        self._routes = [(route.path_regex, route.path) for route in routes if isinstance(route, Route | Mount)]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

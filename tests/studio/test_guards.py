@@ -172,7 +172,7 @@ def test_what_is_refused_at_the_door_is_counted_by_its_route(make_app: Callable[
 
 
 @pytest.mark.parametrize(
-    ("body", "told"), [("{bad", "no valid JSON: "), ("[1]", "a JSON object"), ('"x"', "a JSON ob")]
+    ("body", "told"), [("{bad", "no valid JSON: "), ("[1]", "JSON object"), ('"x"', "JSON object")]
 )
 def test_a_body_that_is_no_json_object_is_told_in_a_sentence(client: TestClient, body: str, told: str) -> None:
     for path in ("/v1/audio/speech", "/v1/images/generations", "/api/listening"):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import http.client
 import json
 import logging
+import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -22,7 +24,7 @@ from starlette.testclient import TestClient
 from torch import nn
 
 from madrigal.studio.errors import ApiError, BrokenOff
-from madrigal.studio.server import set_up_logs
+from madrigal.studio.server import bound, set_up_logs
 from madrigal.studio.streaming import PART, Streamed
 from madrigal.studio.work import WorkLine, interruptible
 
@@ -141,6 +143,35 @@ def test_time_that_is_up_in_mid_stream_is_no_crash(
     told = logs()
     assert '"status": 504' in told
     assert "error" not in told
+
+
+def test_a_client_that_reads_nothing_frees_the_worker_and_is_left(
+    make_app: Callable[..., FastAPI], served: Callable[[FastAPI], str]
+) -> None:
+    app = make_app(limits={"stall_seconds": 0.5})
+    address = urlparse(served(app))
+    body = json.dumps({**LONG, "input": "wo " * 1_300}).encode()
+    head = f"POST /v1/audio/speech HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+    with socket.socket() as lazy:
+        lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        lazy.connect((address.hostname, address.port))
+        lazy.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
+        wait_for(lambda: bool(outcomes(app)))
+    assert outcomes(app) == {"499": 1.0}
+    assert app.state.studio.line.working == 0
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="this system does not know how to")
+def test_a_connection_whose_bytes_are_never_taken_is_cut_off() -> None:
+    with bound("127.0.0.1", 0, 0.5) as listening, socket.socket() as lazy:
+        lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        lazy.connect(listening.getsockname())
+        listening.setblocking(True)
+        with listening.accept()[0] as connection:
+            connection.settimeout(60)
+            with pytest.raises(OSError, match="timed out") as cut:
+                connection.sendall(b"x" * (1_000 * PART))
+            assert cut.value.errno == errno.ETIMEDOUT  # the system's word, and not that of this test's patience
 
 
 @pytest.mark.parametrize("pause", [0.02, 60.0], ids=["too slowly", "not at all"])
