@@ -19,7 +19,7 @@ from madrigal.engine.checkpoint import newest_whole, read_state
 from madrigal.engine.plan import Plan
 from madrigal.engine.progress import tell
 from madrigal.engine.recipe import build_config, read_recipe
-from madrigal.engine.run import RunFolder, replace_file
+from madrigal.engine.run import NAME, RunFolder, replace_file
 from madrigal.errors import UserError
 
 TOKENS, DATA = "tokens", "data"
@@ -168,6 +168,7 @@ class WholeTraining:
 
     def clear(self) -> None:
         """Remove what a run has made, part by part; a folder of the same name that is no run's stays."""
+        (self.path / NAME).unlink(missing_ok=True)
         for name in self._whole.kinds:
             if (self.path / name / "checkpoints").is_dir():
                 shutil.rmtree(self.path / name)

@@ -2,6 +2,7 @@
 
 runs/NAME/
   recipe.yaml        resolved: the run can be repeated from it alone
+  recipe.name        what that recipe was called, where the run was started by a command
   recipe.step-….yaml what it was up to that step, where the run was resumed with another
   environment.json   versions and machine
   metrics.jsonl      one line a logged step
@@ -32,7 +33,7 @@ except ImportError:  # no POSIX: nobody can tell who trains a run
 from madrigal.engine.checkpoint import checkpoint_name, checkpoints, newest_whole, read_state
 from madrigal.errors import UserError
 
-LOCK = "training.lock"
+LOCK, NAME = "training.lock", "recipe.name"
 
 
 class RunFolder:
@@ -64,6 +65,8 @@ class RunFolder:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
             if not os.access(self.path, os.W_OK):
                 raise PermissionError("it is read-only")
+            if overwrite:
+                (self.path / NAME).unlink(missing_ok=True)  # whoever knows the new one's name writes it
         except OSError as error:
             raise UserError(
                 f"The run folder {self.path} cannot be written ({error.strerror or error}); "
@@ -89,6 +92,17 @@ class RunFolder:
             replace_file(self.path / f"recipe.{checkpoint_name(step)}.yaml", _as_yaml(old))
         replace_file(self.recipe, _as_yaml(recipe))
         replace_file(self.path / "environment.json", json.dumps(environment, indent=2) + "\n")
+
+    @property
+    def recipe_name(self) -> str | None:
+        """What the recipe was called that the run began with."""
+        try:
+            return (self.path / NAME).read_text().strip()[:200] or None
+        except (OSError, ValueError):
+            return None
+
+    def name_recipe(self, name: str) -> None:
+        replace_file(self.path / NAME, name + "\n")
 
     def log(self, step: int, values: dict[str, float]) -> None:
         """Append one line to `metrics.jsonl`; what is no finite number is null there, as JSON knows no other word."""

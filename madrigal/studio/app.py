@@ -51,11 +51,15 @@ def create_app(settings: StudioSettings | None = None, *, loaders: Any = None) -
     )
     app.state.studio = studio
     install_error_handlers(app)
-    app.add_middleware(Guard, settings=settings, watching=studio.watching)
-    for part in (speech, pictures, sounds, edits, voice_routes, listing, run_routes, listening_routes):
-        app.include_router(part.router)
+    routers = [
+        part.router for part in (speech, pictures, sounds, edits, voice_routes, listing, run_routes, listening_routes)
+    ]
+    for router in routers:
+        app.include_router(router)
     _add_health(app, studio)
     _add_page(app)
+    routes = [*(route for router in routers for route in router.routes), *app.routes]
+    app.add_middleware(Guard, settings=settings, watching=studio.watching, routes=routes)
     app.openapi = lambda: document(app)  # type: ignore[method-assign]
     return app
 

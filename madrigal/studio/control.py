@@ -2,19 +2,22 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from madrigal.engine.recipe import read_recipe, recipe_names
-from madrigal.engine.run import trained_by
+from madrigal.engine.run import LOCK, trained_by
+from madrigal.engine.run import NAME as RECIPE_NAME
 from madrigal.errors import UserError
 from madrigal.studio.errors import ApiError, shown
 from madrigal.studio.runs import OWN, Runs
@@ -95,11 +98,12 @@ class Control:
         pid = self._runs.process_of(name, folder)
         if not pid:
             raise ApiError(409, f"{name} is not training here.", code="not_training")
+        row = self._runs.row(name)  # one that has only just been started is not there any more when it is stopped
         try:
             os.kill(pid, signal.SIGTERM)
         except OSError as error:
             raise ApiError(409, f"{name} could not be stopped.", code="not_training") from error
-        return self._runs.row(name)
+        return row
 
     def _begin(self, name: str, folder: Path, words: list[str]) -> dict[str, Any]:
         """A process in a session of its own: what happens to the studio does not happen to it."""
@@ -111,23 +115,36 @@ class Control:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, close_fds=True
             )
         self._runs.started[name] = process.pid
-        threading.Thread(target=self._wait, args=(name, process), daemon=True).start()
+        words_said: Future[str] = Future()
+        waiting = (name, folder, process, is_new, begin, words_said)
+        threading.Thread(target=self._wait, args=waiting, daemon=True).start()
         until = time.monotonic() + SEEN_SECONDS
-        while time.monotonic() < until and process.poll() is None:
+        while time.monotonic() < until and not words_said.done():
             if trained_by(folder) is not None:
                 break
             time.sleep(0.05)
-        if process.poll() not in (None, 0):
-            sentence = _last_line(folder / LOG, begin)
-            if is_new and not (folder / "recipe.yaml").exists():
-                _clear(folder)
-            raise ApiError(400, f"The training was refused: {sentence}", code="training_refused")
+        if words_said.done() and process.returncode == -signal.SIGTERM:
+            raise ApiError(409, f"{name} was stopped before it began.", code="stopped")
+        if words_said.done() and process.returncode != 0:
+            raise ApiError(400, f"The training was refused: {words_said.result()}", code="training_refused")
         return self._runs.row(name)
 
-    def _wait(self, name: str, process: "subprocess.Popen[bytes]") -> None:
-        """So that a finished one is not left as a zombie."""
+    def _wait(
+        self,
+        name: str,
+        folder: Path,
+        process: "subprocess.Popen[bytes]",
+        is_new: bool,
+        begin: int,
+        words_said: "Future[str]",
+    ) -> None:
+        """Until it ends, so that it is not left as a zombie; one that never began leaves its name to others."""
         process.wait()
+        sentence = _last_line(folder / LOG, begin)
+        if is_new and not (folder / "recipe.yaml").exists():
+            _clear(folder)
         self._runs.started.pop(name, None)
+        words_said.set_result(sentence)
 
     def _checked(self, override: str) -> str:
         """An override whose paths, if it has any, lie where data may lie."""
@@ -204,9 +221,14 @@ def _last_line(log: Path, begin: int) -> str:
 
 
 def _clear(folder: Path) -> None:
-    """What a refused training leaves: its log, in a folder that was made for it."""
+    """What a training that never began leaves in the folder that was made for it: log, lock, lists of its data."""
     try:
-        (folder / LOG).unlink(missing_ok=True)
-        folder.rmdir()
+        for file in (folder / LOG, folder / LOCK, folder / RECIPE_NAME):
+            file.unlink(missing_ok=True)
+        if not any(file.stat().st_size for file in folder.glob("data/*/rejected.jsonl")):
+            shutil.rmtree(folder / "data", ignore_errors=True)
+        for place in (folder / "checkpoints", folder):
+            if place.exists():
+                place.rmdir()
     except OSError:
         pass  # it holds something worth keeping

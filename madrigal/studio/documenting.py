@@ -17,7 +17,9 @@ def document(app: FastAPI) -> dict[str, Any]:
         schemas = made["components"]["schemas"]
         for name in ("HTTPValidationError", "ValidationError"):
             schemas.pop(name, None)
-        made["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+        if app.state.studio.settings.api_key is not None:
+            made["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+            made["security"] = [{"key": []}]
         app.openapi_schema = made
     return app.openapi_schema
 

@@ -8,6 +8,7 @@ import soundfile
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import Response
 from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
 
 from madrigal.studio.asking import LONGEST_TEXT, WAV, FormSeed, ModelName, Recording, check_length, worked
 from madrigal.studio.errors import ApiError, declared
@@ -41,7 +42,7 @@ async def edits(
         )
     for name, value in {"text": text, "replace_old": replace_old, "replace_new": replace_new}.items():
         check_length(name, value or "", studio.settings.limits.text_characters)
-    found = studio.models.find(model or None, "speech")
+    found = await run_in_threadpool(studio.models.find, model or None, "speech")
     data = await content_of(file)
 
     def edit() -> tuple[bytes, str, str]:
@@ -87,7 +88,7 @@ async def words(
     """When each word is said, in seconds. Without a text a recogniser listens, if one is installed."""
     studio = studio_of(request)
     check_length("text", text or "", studio.settings.limits.text_characters)
-    found = studio.models.find(model or None, "speech")
+    found = await run_in_threadpool(studio.models.find, model or None, "speech")
     data = await content_of(file)
 
     def find() -> dict[str, Any]:

@@ -61,6 +61,18 @@ class ApiError(Exception):
         return {"error": told}
 
 
+class BrokenOff(Exception):
+    """An answer that has begun and is not brought to its end; `why` is what it is counted as."""
+
+    def __init__(self, why: ApiError) -> None:
+        super().__init__(why.message)
+        self.why = why
+
+
+def client_left() -> ApiError:
+    return ApiError(499, "The client has left.", code="client_left")
+
+
 def missing(what: str, name: str, code: str, known: list[str] | None = None, *, status: int = 404) -> ApiError:
     """There is no such thing; what there is instead."""
     there = "" if known is None else f" There is {', '.join(known[:20])}." if known else " There is none."
@@ -121,6 +133,11 @@ def _word(status: int) -> str:
 def _invalid(error: RequestValidationError) -> ApiError:
     """The first thing that is wrong with a request, without what was sent."""
     first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        where = f"{first['ctx']['error'].rstrip('.')}, at character {first['loc'][-1]}"
+        return ApiError(400, f"The body is no valid JSON: {where}.", code="invalid_json")
+    if first["loc"] == ("body",) and first["type"] in ("model_attributes_type", "model_type", "dict_type"):
+        return ApiError(400, "The body has to be a JSON object, sent as application/json.", code="invalid_json")
     place = [str(part) for part in first["loc"]]
     inside = [part for part in place[1:] if not part.startswith(("function-", "literal"))]
     param = ".".join(inside)[:100] or None

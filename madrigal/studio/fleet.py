@@ -5,7 +5,7 @@ loads and warms its voice before it is sent a request. Replicas share the studio
 """
 
 import math
-import os
+import platform
 import signal
 import sys
 import threading
@@ -15,8 +15,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from madrigal.engine.clusters import LOCAL, import_ray, join_cluster
 from madrigal.engine.machine import prepare_process
 from madrigal.errors import UserError
 from madrigal.studio.settings import StudioSettings
@@ -31,6 +32,7 @@ class FleetSettings(StudioSettings):
     """A studio, and how many there are of it. What a manifest gives as `args`."""
 
     api_key_file: Path | None = Field(None, description="a file that holds the key, on every machine")
+    no_key: bool = Field(False, description="serve everybody who reaches it")
     replicas: int = Field(1, ge=1, description="copies of the studio; the fewest, where their number changes")
     max_replicas: int | None = Field(None, ge=1, description="the most copies; their number follows the requests")
     busy: float = Field(2.0, gt=0, description="open requests a copy, over which there are more copies")
@@ -38,6 +40,16 @@ class FleetSettings(StudioSettings):
     gpus: float = Field(0.0, ge=0, description="GPUs that a copy reserves; less than 1 shares one")
     json_logs: bool = Field(False, description="one JSON object a request on the log of a copy")
     app: str = Field("madrigal.studio.app:create_app", description="what makes the application of its settings")
+
+    @model_validator(mode="after")
+    def _is_safe(self) -> "FleetSettings":
+        if self.control:
+            raise ValueError("a fleet starts no trainings, for they would end with the copy that did: leave control")
+        if self.api_key is not None:
+            raise ValueError("Ray keeps and shows what copies are told: put the key into a file, and give api_key_file")
+        if self.api_key_file is None and not self.no_key:
+            raise ValueError("a fleet is reached from other machines: give api_key_file, or no_key if all may use it")
+        return self
 
 
 class Replica:
@@ -61,9 +73,12 @@ class Replica:
         return app
 
     def _key(self) -> str | None:
-        """From the file on this machine, so that a manifest need not hold it."""
+        """From the file on this machine: what a copy is told, Ray keeps and shows."""
         file = self._settings.api_key_file
-        return self._settings.api_key if file is None else file.read_text().strip()
+        try:
+            return None if file is None else file.read_text().strip()
+        except OSError as error:
+            raise UserError(f"The key in {file} cannot be read on {platform.node()}; put the file there.") from error
 
     async def check_health(self) -> None:
         """Ray asks now and then, and replaces a copy that does not answer, or whose work does not end."""
@@ -103,8 +118,9 @@ def build(settings: FleetSettings) -> Any:
     )
     # Copies begin in folders of their own.
     runs = tuple(path.absolute() for path in settings.voice_runs)
-    folders = {"folder": settings.folder.absolute(), "voice_runs": runs}
-    return deployment.bind(settings.model_copy(update=folders).model_dump(mode="json"))
+    key = settings.api_key_file and settings.api_key_file.absolute()
+    places = {"folder": settings.folder.absolute(), "voice_runs": runs, "api_key_file": key}
+    return deployment.bind(settings.model_copy(update=places).model_dump(mode="json"))
 
 
 def serve_fleet(
@@ -116,12 +132,17 @@ def serve_fleet(
     replicas: int = 1,
     max_replicas: int | None = None,
     json_logs: bool = False,
+    api_key_file: Path | None = None,
 ) -> None:
     """Serve from a cluster until SIGINT or SIGTERM; then finish what is going on, and take the replicas down."""
     if settings.control:
         raise UserError("A fleet starts no trainings, for they would end with the copy that did; leave --control away.")
+    if settings.api_key is not None and api_key_file is None:
+        raise UserError("A fleet takes its key from a file, for Ray keeps and shows what copies are told: name it.")
     told = {
-        **settings.model_dump(),
+        **settings.model_dump(exclude={"api_key"}),
+        "api_key_file": api_key_file,
+        "no_key": api_key_file is None,  # whoever calls this has said so
         "replicas": replicas,
         "max_replicas": max_replicas,
         "cpus": settings.limits.workers,
@@ -141,17 +162,9 @@ def serve_fleet(
 @contextmanager
 def running(settings: FleetSettings, address: str, *, host: str, port: int) -> Iterator[None]:
     """A fleet on a cluster, or ("local") on one that is started here, for as long as this lasts."""
-    # The same cluster, reached the same way, as that of `tokenize --ray`.
-    from madrigal.tokenizers.tokenizing_workers import _RAY_SETTINGS, _connect
-
-    for name, value in _RAY_SETTINGS.items():
-        os.environ.setdefault(name, value)
-    try:
-        ray, serve = import_module("ray"), import_module("ray.serve")
-    except ImportError as error:
-        raise UserError("--ray needs Ray Serve: pip install 'madrigal[ray]'.") from error
+    ray, serve = import_ray("serve")
     most = max(settings.replicas, settings.max_replicas or 1)
-    _connect(ray, math.ceil(most * settings.cpus), address)
+    join_cluster(ray, address, cores=math.ceil(most * settings.cpus))
     try:
         serve.start(
             proxy_location="EveryNode",
@@ -166,7 +179,7 @@ def running(settings: FleetSettings, address: str, *, host: str, port: int) -> I
         serve.run(build(settings), name=NAME, route_prefix="/")
         yield
     finally:
-        if address == "local":
+        if address == LOCAL:
             serve.shutdown()
         else:
             serve.delete(NAME)

@@ -7,14 +7,15 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from madrigal.studio.errors import ApiError, as_api_error
+from madrigal.studio.errors import ApiError, BrokenOff, as_api_error
 from madrigal.studio.settings import StudioSettings
 from madrigal.studio.watching import Watching
 
@@ -41,8 +42,11 @@ METHODS = SAFE | {"POST", "PUT", "PATCH", "DELETE"}
 class Guard:
     """Around the application: nothing gets in unchecked, and nothing gets out without headers, a line and a count."""
 
-    def __init__(self, app: ASGIApp, settings: StudioSettings, watching: Watching) -> None:
+    def __init__(
+        self, app: ASGIApp, settings: StudioSettings, watching: Watching, routes: Sequence[BaseRoute] = ()
+    ) -> None:
         self.app, self.settings, self.watching = app, settings, watching
+        self._routes = [(route.path_regex, route.path) for route in routes if isinstance(route, Route | Mount)]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -55,21 +59,24 @@ class Guard:
         try:
             self._check(scope)
             await self.app(scope, self._bounded(scope, receive), answer)
+        except BrokenOff as error:
+            answer.broken_off = error.why.status
+            if error.why.code != "client_left":
+                raise  # the server breaks the connection off: a half answer must not look whole
         except Exception as error:
             told = as_api_error(error)
             if told.status >= 500 and not isinstance(error, ApiError):
                 log.exception("unforeseen", extra={"request_id": answer.request_id})
-            if answer.status is None:
-                await told.answer()(scope, receive, answer)
-            else:
-                raise  # the server breaks the connection off: a half answer must not look whole
+            if answer.status is not None:
+                answer.broken_off = told.status
+                raise
+            await told.answer()(scope, receive, answer)
         finally:
             self.watching.now_open -= 1
             self._note(scope, answer, time.perf_counter() - begin)
 
     def _note(self, scope: Scope, answer: "_Answer", seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", "unknown")
-        status = answer.status or 499  # who asked has left before there was an answer
+        route, status = self._route(scope), answer.final_status
         method = scope["method"] if scope["method"] in METHODS else "other"
         self.watching.requests.labels(route, method, str(status)).inc()
         told = {
@@ -82,6 +89,12 @@ class Guard:
             "client": (scope.get("client") or ["-"])[0],
         }
         log.info("%s %s %s", scope["method"], route, status, extra={"request": told})
+
+    def _route(self, scope: Scope) -> str:
+        """With its placeholders; also of a request that was refused before its route was looked for."""
+        if "route" in scope:
+            return str(getattr(scope["route"], "path", "unknown"))
+        return next((path for pattern, path in self._routes if pattern.match(scope["path"])), "unknown")
 
     def _check(self, scope: Scope) -> None:
         headers, path = Headers(scope=scope), scope["path"]
@@ -168,7 +181,8 @@ def _too_large(most: int) -> ApiError:
 
 
 def _is_open(path: str) -> bool:
-    return path == "/" or path.startswith("/page/") or path == "/favicon.ico"
+    """The page, and what there is to ask for: both are the same for everybody, and browsers send them no key."""
+    return path in ("/", "/favicon.ico", "/docs", "/openapi.json") or path.startswith("/page/")
 
 
 def _host_name(host: str) -> str:
@@ -184,7 +198,14 @@ class _Answer:
     def __init__(self, send: Send, request_id: str) -> None:
         self._send, self.request_id = send, request_id
         self.status: int | None = None
+        self.broken_off: int | None = None
+        self.is_whole = False
         self.bytes = 0
+
+    @property
+    def final_status(self) -> int:
+        """What the request comes to: one whose answer did not get to its end was left by its client, or broken off."""
+        return self.status if self.status is not None and self.is_whole else self.broken_off or 499
 
     async def __call__(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
@@ -198,6 +219,12 @@ class _Answer:
                 headers["WWW-Authenticate"] = "Bearer"
         self.bytes += len(message.get("body", b""))
         await self._send(message)
+        self.is_whole = message["type"] == "http.response.body" and not message.get("more_body", False)
+
+
+def is_worth_a_line(record: logging.LogRecord) -> bool:
+    """For the server's own log: an answer that was broken off is no crash, and has its line already."""
+    return not (record.exc_info and isinstance(record.exc_info[1], BrokenOff))
 
 
 class JsonLines(logging.Formatter):

@@ -46,7 +46,7 @@ class Listening:
         if len(set(runs)) != len(runs) or not 2 <= len(runs) <= MOST_RUNS:
             raise ApiError(400, f"Name 2 to {MOST_RUNS} different runs.", code="invalid_runs", param="runs")
         if len(self._names()) >= MOST_TESTS:
-            raise ApiError(409, f"There are {MOST_TESTS} tests already; remove some files.", code="too_many_tests")
+            raise ApiError(409, f"There are {MOST_TESTS} tests already; remove some first.", code="too_many_tests")
         heard = {run: self._newest(run) for run in runs}
         shared = [name for name in _told_apart(heard[runs[0]]) if all(name in files for files in heard.values())]
         if not shared:
@@ -63,6 +63,18 @@ class Listening:
             shutil.rmtree(self._folder / test_id, ignore_errors=True)
             raise ApiError(503, "The test could not be written.", code="storage_failed") from error
         return self._row(test)
+
+    def remove(self, test_id: str) -> None:
+        """The test, its sounds and its answers."""
+        self.find(test_id)
+        with self._lock:
+            try:
+                # What makes it a test goes first: half of one is never listed.
+                (self._folder / f"{test_id}.json").unlink(missing_ok=True)
+                (self._folder / f"{test_id}.jsonl").unlink(missing_ok=True)
+            except OSError as error:
+                raise ApiError(503, "The test could not be removed.", code="storage_failed") from error
+            shutil.rmtree(self._folder / test_id, ignore_errors=True)
 
     def taken(self, test_id: str) -> dict[str, Any]:
         """A test as its listeners see it: nothing says which stimulus is whose."""

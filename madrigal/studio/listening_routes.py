@@ -123,6 +123,13 @@ def test(test_id: str, request: Request) -> Any:
     return studio_of(request).listening.taken(test_id)
 
 
+@router.delete("/{test_id}", status_code=204, response_class=Response, responses=declared(404))
+def remove(test_id: str, request: Request) -> Response:
+    """Remove a test with all its answers."""
+    studio_of(request).listening.remove(test_id)
+    return Response(status_code=204)
+
+
 @router.get(
     "/{test_id}/stimuli/{token}",
     response_class=Response,

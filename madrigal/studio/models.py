@@ -32,7 +32,10 @@ SYSTEMS: dict[str, Kind] = {
 }
 """What a run, or an exported folder, of a system is good for."""
 SHIPPED_VOICE, SHIPPED_CODEC = "voice-24k", "speech-16k"
-ALIASES = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
+ALIASES: dict[Kind, tuple[str, ...]] = {
+    "speech": ("tts-1", "tts-1-hd", "gpt-4o-mini-tts"),
+    "pictures": ("dall-e-2", "dall-e-3", "gpt-image-1"),
+}
 """Names that programs send who never asked what there is."""
 
 
@@ -65,9 +68,12 @@ class Models:
     def __init__(self, settings: StudioSettings, loaders: dict[Kind, Callable[[Path, str], Any]] | None = None) -> None:
         self._settings = settings
         self._loaders = {**LOADERS, **(loaders or {})}
-        self._loaded: OrderedDict[tuple[str, str], Any] = OrderedDict()
+        self._loaded: OrderedDict[tuple[Path, Kind, str], Any] = OrderedDict()
         self._lock = threading.RLock()
         self._recipes = Recipes()
+        names = [path.name for path in settings.voice_runs]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise UserError(f"Two runs of --voice-run are named {twice[0]}; rename one of their folders.")
 
     def listed(self) -> list[Model]:
         """All of them, each name once."""
@@ -87,7 +93,7 @@ class Models:
 
     def find(self, name: str | None, kind: Kind) -> Model:
         """The model of this name and kind, or the first of the kind where none is named."""
-        wanted = None if name in ALIASES else name
+        wanted = None if name in ALIASES.get(kind, ()) else name
         fitting = []
         for model in self._found():
             if model.kind == kind and wanted in (None, model.id):
@@ -115,10 +121,10 @@ class Models:
 
     def loaded(self, model: Model) -> Any:
         """The model itself; in a worker's thread, for it may take its time."""
-        key = (model.id, _stamp(model.folder))
+        key = (model.folder, model.kind, _stamp(model.folder))
         with self._lock:
             if key not in self._loaded:
-                for other in [k for k in self._loaded if k[0] == model.id]:
+                for other in [k for k in self._loaded if k[:2] == key[:2]]:
                     del self._loaded[other]  # it has learned since
                 self._loaded[key] = self._load(model)
                 while len(self._loaded) > self._settings.limits.models:

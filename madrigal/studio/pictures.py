@@ -9,11 +9,12 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, File, Form, Request, UploadFile
 from PIL import Image
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
 
 from madrigal.studio.asking import LONGEST_TEXT, FormSeed, ModelName, Seed, Text, check_at_most, check_length, worked
 from madrigal.studio.errors import ApiError, declared, shown
 from madrigal.studio.serving import studio_of
-from madrigal.studio.uploads import content_of, picture_of
+from madrigal.studio.uploads import content_of, mask_of, picture_of, transparency_of
 from madrigal.studio.work import check_wanted
 
 router = APIRouter(tags=["OpenAI"])
@@ -40,6 +41,9 @@ class PictureRequest(BaseModel):
     background: str | None = Field(None, description="accepted, and without effect")
     moderation: str | None = Field(None, description="accepted, and without effect")
     user: str | None = Field(None, description="accepted, and without effect")
+    output_format: Literal["png"] | None = None
+    output_compression: int | None = Field(None, description="accepted, and without effect")
+    stream: Literal[False] | None = None
 
 
 class PictureRow(BaseModel):
@@ -68,7 +72,7 @@ async def generations(asked: PictureRequest, request: Request) -> Any:
     count = asked.n or 1
     check_at_most("n", count, limits.pictures)
     wanted = _size(asked.size)
-    found = studio.models.find(asked.model or None, "pictures")
+    found = await run_in_threadpool(studio.models.find, asked.model or None, "pictures")
 
     def paint() -> list[str]:
         muse = studio.models.loaded(found)
@@ -89,33 +93,58 @@ async def generations(asked: PictureRequest, request: Request) -> Any:
 async def edits(
     request: Request,
     image: Annotated[UploadFile, File(description="a picture: png, jpeg or webp")],
-    mask: Annotated[UploadFile, File(description="of the same size; what is white is made anew")],
     prompt: Annotated[str, Form(max_length=LONGEST_TEXT)],
+    mask: Annotated[
+        UploadFile | None,
+        File(description="what is transparent, or white where nothing is, is made anew; default: as the picture's own"),
+    ] = None,
     model: ModelName = None,
+    n: Annotated[int, Form(ge=1, le=64, description="how many, of one seed after the other")] = 1,
+    size: Annotated[str, Form(max_length=20, description="auto (the picture's own), or WIDTHxHEIGHT")] = "auto",
+    response_format: Annotated[Literal["b64_json"], Form(description="pictures are sent, not kept")] = "b64_json",
+    output_format: Annotated[Literal["png"], Form()] = "png",
     seed: FormSeed = 0,
 ) -> Any:
     """Make a part of a picture anew; the rest keeps its pixels."""
     studio = studio_of(request)
-    check_length("prompt", prompt, studio.settings.limits.prompt_characters)
-    found = studio.models.find(model or None, "pictures")
-    picture, hidden = await content_of(image), await content_of(mask)
+    limits = studio.settings.limits
+    check_length("prompt", prompt, limits.prompt_characters)
+    check_at_most("n", n, limits.pictures)
+    wanted = _size(size)
+    found = await run_in_threadpool(studio.models.find, model or None, "pictures")
+    picture = await content_of(image)
+    hidden = None if mask is None else await content_of(mask)
 
     def paint() -> list[str]:
         from madrigal.muse.editing import inside
         from madrigal.muse.pictures import from_pil
 
-        opened, marked = picture_of(picture), picture_of(hidden)
+        opened = picture_of(picture)
+        marked = transparency_of(picture) if hidden is None else mask_of(hidden)
+        if marked is None:
+            raise ApiError(
+                400,
+                "Nothing says what to make anew: send a mask, or a picture that is transparent there.",
+                code="invalid_mask",
+                param="mask",
+            )
         if opened.size != marked.size:
             raise ApiError(400, "The mask has another size than the picture.", code="invalid_mask", param="mask")
         muse = studio.models.loaded(found)
-        high, wide = muse.last.config.image_size
-        if not _fits(muse, opened.height, opened.width):
+        _check_size(muse, wanted)
+        own = (opened.height, opened.width)
+        high, wide = wanted or (own if _fits(muse, *own) else muse.last.config.image_size)
+        if own != (high, wide):
             opened, marked = (one.resize((wide, high), Image.Resampling.BICUBIC) for one in (opened, marked))
         change = inside(from_pil(opened)[None], from_pil(marked)[None, 0] > 0.5)
         if not bool(change.mask.any()):
-            raise ApiError(400, "Nothing of the mask is white.", code="invalid_mask", param="mask")
-        made = muse.generate(edit=change, seed=seed, **_condition(muse, prompt, None))
-        return _sent(change.laid(made))
+            raise ApiError(400, "The mask marks nothing.", code="invalid_mask", param="mask")
+        told = _condition(muse, prompt, None)
+        drawn: list[str] = []
+        for number in range(n):
+            check_wanted()
+            drawn += _sent(change.laid(muse.generate(edit=change, seed=seed + number, **told)))
+        return drawn
 
     return _answer(await worked(request, studio, paint))
 

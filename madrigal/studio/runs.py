@@ -4,6 +4,7 @@ import json
 import os
 import threading
 import time
+from array import array
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -132,7 +133,7 @@ class Runs:
         return {
             "id": name,
             "system": str(recipe["system"]) if "system" in recipe else None,
-            "recipe": recipe["recipe"] if isinstance(recipe.get("recipe"), str) else None,
+            "recipe": self._recipe_name(name, path, parent, folders),
             "state": state,
             "step": step,
             "total_steps": total if isinstance(total, int) else None,
@@ -145,6 +146,14 @@ class Runs:
             "can_stop": bool(self.process_of(name, path)),
             "controllable": self.control,
         }
+
+    def _recipe_name(self, name: str, path: Path, parent: str | None, folders: dict[str, Path]) -> str | None:
+        """Which recipe the run began with: its own, or that which the whole names for this part of it."""
+        if (own := RunFolder(path).recipe_name) is not None or parent is None:
+            return own
+        part = self.recipes.of(folders[parent]).get(name.removeprefix(f"{parent}/"))
+        named = part.get("recipe") if isinstance(part, dict) else None
+        return named if isinstance(named, str) else None
 
     def _state(self, name: str, path: Path, parts: list[Path], recipe: dict[str, Any], step: int, total: object) -> str:
         if name in self.started or any(trained_by(place) is not None for place in (path, *parts)):
@@ -181,8 +190,9 @@ class Runs:
     def series(self, name: str, names: list[str] | None, since: int, points: int) -> dict[str, Any]:
         """Some of the curves of a run, thinned."""
         figures = self.figures(self.find(name))
-        wanted = figures.names if names is None else [one for one in names if one in figures.values]
-        curves = {one: _thinned([p for p in figures.values[one] if p[0] > since], points) for one in wanted}
+        known = figures.names
+        wanted = known if names is None else [one for one in names if one in known]
+        curves = {one: _thinned([p for p in figures.curve(one) if p[0] > since], points) for one in wanted}
         return {"series": curves, "last_step": figures.last_step}
 
     def samples(self, name: str) -> list[dict[str, Any]]:
@@ -224,23 +234,35 @@ class Runs:
 
 @dataclass
 class _Figures:
-    """The figures of a run by name, [step, value], up to a place in the file that they were read from."""
+    """The figures of a run by name, up to a place in the file that they were read from.
+
+    Several requests may look at them while another reads on.
+    """
 
     inode: int = 0
     place: int = 0
     last_step: int = 0
-    values: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    values: "dict[str, tuple[array[int], array[float]]]" = field(default_factory=dict)
+    """Steps, and what it was at them."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def names(self) -> list[str]:
-        return list(self.values)
+        with self.lock:
+            return list(self.values)
 
     @property
     def loss(self) -> dict[str, Any] | None:
         """The figure that says most: the validation's where there is one, else the loss."""
-        names = [name for name in self.values if name.startswith("valid/") and name.endswith("loss")]
-        names += [name for name in self.values if name.endswith("loss")] + list(self.values)
-        return {"name": names[0], "value": self.values[names[0]][-1][1]} if names else None
+        known = self.names
+        names = [name for name in known if name.startswith("valid/") and name.endswith("loss")]
+        names += [name for name in known if name.endswith("loss")] + known
+        return {"name": names[0], "value": self.curve(names[0])[-1][1]} if names else None
+
+    def curve(self, name: str) -> list[tuple[int, float]]:
+        """[(step, value)]."""
+        with self.lock:
+            return list(zip(*self.values[name], strict=True))
 
     def read_on(self, file: Path) -> "_Figures":
         try:
@@ -262,12 +284,21 @@ class _Figures:
         try:
             figures = json.loads(line)
             step = int(figures.pop("step"))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            numbers = {
+                name: float(value)
+                for name, value in figures.items()
+                if name != "time" and isinstance(value, int | float) and not isinstance(value, bool)
+            }
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
             return
-        self.last_step = max(step, self.last_step)
-        for name, value in figures.items():
-            if name != "time" and isinstance(value, int | float) and not isinstance(value, bool):
-                self.values.setdefault(name, []).append((step, value))
+        if not 0 <= step < 2**63:
+            return
+        with self.lock:
+            self.last_step = max(step, self.last_step)
+            for name, value in numbers.items():
+                steps, values = self.values.setdefault(name, (array("q"), array("d")))
+                steps.append(step)
+                values.append(value)
 
 
 def sample_steps(path: Path) -> dict[int, Path]:

@@ -12,14 +12,14 @@ import uvicorn
 
 from madrigal.errors import UserError
 from madrigal.studio.app import create_app
-from madrigal.studio.guards import JsonLines
+from madrigal.studio.guards import JsonLines, is_worth_a_line
 from madrigal.studio.serving import Studio
 from madrigal.studio.settings import StudioSettings
 
 
 def serve(settings: StudioSettings, *, host: str, port: int, json_logs: bool = False) -> None:
     """Serve until SIGINT or SIGTERM: then finish what is going on, and refuse what is new."""
-    listening = _bound(host, port)
+    listening = bound(host, port, settings.limits.stall_seconds)
     set_up_logs(json_logs)
     app = create_app(settings)
     config = uvicorn.Config(
@@ -70,11 +70,15 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def bound(host: str, port: int, stall_seconds: float) -> socket.socket:
+    """A socket that listens; who takes nothing of what was sent to it for long is cut off."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.socket(family, socket.SOCK_STREAM)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            # A connection that is closed stays until its last bytes are taken, which may be never.
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(2000 * stall_seconds))
         listening.bind((host, port))
         listening.listen(1024)
         listening.setblocking(False)
@@ -89,6 +93,7 @@ def set_up_logs(as_json: bool) -> None:
     """Lines of the studio on the error stream, for people or for programs."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if as_json else logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.addFilter(is_worth_a_line)
     for name, level in {"madrigal.studio": logging.INFO, "uvicorn": logging.WARNING}.items():
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -77,11 +78,14 @@ class Studio:
 
         def speak() -> None:
             model = self.models.find(None, "speech")
+            log.info("The voice %s is being loaded; what is to be said waits for it", model.id)
+            begin = time.monotonic()
             speaker = self.models.loaded(model)
             voice = self.voices.find(model, "default")
             for text in ("Hello.", "Good morning, how are you?"):
                 for _ in speaker.stream(text, voice=None if voice is None else self.prompt(voice), growing=True):
                     pass
+            log.info("The voice %s is ready after %.1f seconds", model.id, time.monotonic() - begin)
 
         try:
             await self.line.once(speak)

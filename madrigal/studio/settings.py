@@ -22,6 +22,7 @@ class Limits(BaseModel):
     )
     audio_seconds: float = Field(120.0, gt=0, description="seconds of a recording to edit or to encode")
     made_seconds: float = Field(60.0, gt=0, description="seconds of music, or of a continuation, to make")
+    spoken_seconds: float = Field(600.0, gt=0, description="seconds of speech to make of a text")
     pictures: int = Field(16, ge=1, description="pictures of one request")
     voices: int = Field(1000, ge=0, description="uploaded voices that are kept")
     waiting: int = Field(32, ge=0, description="requests that wait for their turn; more are told to come back")

@@ -8,6 +8,7 @@ import torch
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, FailFast, Field
+from starlette.concurrency import run_in_threadpool
 
 from madrigal.studio.asking import (
     SOUND,
@@ -53,7 +54,7 @@ async def continuations(
     studio = studio_of(request)
     limits = studio.settings.limits
     check_at_most("seconds", seconds, limits.made_seconds)
-    found = studio.models.find(model or None, "continuation")
+    found = await run_in_threadpool(studio.models.find, model or None, "continuation")
     data = await content_of(file)
 
     def go_on() -> bytes:
@@ -85,7 +86,7 @@ async def music(asked: MusicRequest, request: Request) -> Response:
     studio = studio_of(request)
     check_length("prompt", asked.prompt, studio.settings.limits.prompt_characters)
     check_at_most("seconds", asked.seconds, studio.settings.limits.made_seconds)
-    found = studio.models.find(asked.model or None, "music")
+    found = await run_in_threadpool(studio.models.find, asked.model or None, "music")
 
     def make() -> tuple[bytes, float]:
         musiclm = studio.models.loaded(found)
@@ -130,7 +131,7 @@ async def codes(
 ) -> Any:
     """A recording as the codes of a codec."""
     studio = studio_of(request)
-    found = studio.models.find(model or None, "codec")
+    found = await run_in_threadpool(studio.models.find, model or None, "codec")
     data = await content_of(file)
 
     def encode() -> dict[str, Any]:
@@ -151,7 +152,7 @@ async def codes(
 async def decode(asked: Codes, request: Request) -> Response:
     """The recording that codes stand for."""
     studio = studio_of(request)
-    found = studio.models.find(asked.model or None, "codec")
+    found = await run_in_threadpool(studio.models.find, asked.model or None, "codec")
 
     def sound() -> bytes:
         codec = studio.models.loaded(found)

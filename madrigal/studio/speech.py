@@ -12,11 +12,12 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
 
-from madrigal.studio.asking import BINARY, Seed, Text
+from madrigal.studio.asking import BINARY, Seed, Text, check_at_most, check_length
 from madrigal.studio.encoding import MEDIA_TYPES, Encoder, Format
 from madrigal.studio.errors import ApiError, declared
-from madrigal.studio.serving import Studio, studio_of
+from madrigal.studio.serving import studio_of
 from madrigal.studio.streaming import Streamed, while_connected
 from madrigal.studio.voices import DEFAULT
 from madrigal.studio.work import check_wanted
@@ -57,10 +58,17 @@ async def speech(asked: SpeechRequest, request: Request) -> Response:
     """Say a text. The answer begins before all of it is said."""
     begin = time.perf_counter()
     studio = studio_of(request)
-    _check(asked, studio)
-    model = studio.models.find(asked.model, "speech")
+    limits = studio.settings.limits
+    end_of_work = time.monotonic() + limits.timeout_seconds
+    check_length("input", asked.input, limits.text_characters)
+    check_at_most("seconds", asked.seconds or 0.0, limits.spoken_seconds)
+    if asked.seconds is not None and asked.speed != 1.0:
+        raise ApiError(
+            400, "seconds and speed both say how fast it is spoken: give one.", code="contradiction", param="speed"
+        )
+    model = await run_in_threadpool(studio.models.find, asked.model, "speech")
     name = asked.voice if isinstance(asked.voice, str) else asked.voice.get("id", DEFAULT)
-    voice = studio.voices.find(model, name)
+    voice = await run_in_threadpool(studio.voices.find, model, name)
     options = {"steps": asked.steps, "cond_scale": asked.cond_scale, "seconds": asked.seconds, "seed": asked.seed}
     options |= {} if asked.speed == 1.0 else {"rate": asked.speed}
     spoken = _Spoken()
@@ -74,6 +82,8 @@ async def speech(asked: SpeechRequest, request: Request) -> Response:
             sound = _as_array(piece)
             spoken.samples += sound.shape[-1]
             spoken.rate = speaker.sample_rate
+            if spoken.seconds > limits.spoken_seconds:
+                raise ApiError(400, f"It takes over {limits.spoken_seconds:g} seconds to say this.", code="too_much")
             ready = encoder.add(sound)
             if ready:
                 yield ready
@@ -103,7 +113,12 @@ async def speech(asked: SpeechRequest, request: Request) -> Response:
         made, media = _events(made, asked.input, spoken), "text/event-stream"
     headers = {"X-Madrigal-Sample-Rate": str(spoken.rate)}
     return Streamed(
-        made, media, headers=headers, stall_seconds=studio.settings.limits.stall_seconds, close=items.aclose
+        made,
+        media,
+        headers=headers,
+        stall_seconds=limits.stall_seconds,
+        until=lambda: end_of_work + spoken.seconds,  # who takes it as it is heard is never too slow
+        close=items.aclose,
     )
 
 
@@ -126,21 +141,6 @@ async def _events(pieces: AsyncIterator[bytes], text: str, spoken: _Spoken) -> A
 
 def _event(told: dict[str, Any]) -> bytes:
     return f"data: {json.dumps(told)}\n\n".encode()
-
-
-def _check(asked: SpeechRequest, studio: Studio) -> None:
-    most = studio.settings.limits.text_characters
-    if len(asked.input) > most:
-        raise ApiError(
-            400,
-            f"input has {len(asked.input)} characters, and {most} are the most.",
-            code="input_too_long",
-            param="input",
-        )
-    if asked.seconds is not None and asked.speed != 1.0:
-        raise ApiError(
-            400, "seconds and speed both say how fast it is spoken: give one.", code="contradiction", param="speed"
-        )
 
 
 def _as_array(piece: Any) -> NDArray[np.float32]:

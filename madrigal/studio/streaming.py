@@ -1,6 +1,8 @@
 """Answers that are made while they are sent, and given up when nobody listens."""
 
 import asyncio
+import math
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import TypeVar
@@ -9,9 +11,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from madrigal.studio.errors import ApiError
+from madrigal.errors import UserError
+from madrigal.studio.errors import ApiError, BrokenOff, as_api_error, client_left
 
 T = TypeVar("T")
+PART = 1 << 16
+"""Bytes that are sent at once: of a larger piece nobody could tell whether it is being taken."""
 
 
 async def gone(receive: Receive) -> None:
@@ -27,7 +32,7 @@ async def while_connected(request: Request, work: Awaitable[T]) -> T:
     try:
         await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            raise ApiError(499, "The client has left.", code="client_left")
+            raise client_left()
         return task.result()
     finally:
         for each in (task, watch):
@@ -47,9 +52,11 @@ class Streamed(Response):
         *,
         headers: Mapping[str, str] | None = None,
         stall_seconds: float = 30.0,
+        until: Callable[[], float] = lambda: math.inf,
         close: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        self.pieces, self._stall, self._close = pieces, stall_seconds, close
+        """`until` tells the time (monotonic) by which what was made so far has to be taken."""
+        self.pieces, self._stall, self._until, self._close = pieces, stall_seconds, until, close
         self.status_code, self.background = 200, None
         self.media_type = media_type
         self.init_headers(headers)
@@ -63,8 +70,12 @@ class Streamed(Response):
         watch = asyncio.ensure_future(gone(receive))
         try:
             await asyncio.wait({sending, watch}, return_when=asyncio.FIRST_COMPLETED)
-            if sending.done():
-                sending.result()
+            if not sending.done():
+                raise BrokenOff(client_left())
+            sending.result()
+        except (ApiError, UserError) as error:
+            # It cannot be told any more; the guard breaks the connection off, and counts it as what it is.
+            raise BrokenOff(as_api_error(error)) from None
         finally:
             for each in (sending, watch):
                 if not each.done():
@@ -77,9 +88,13 @@ class Streamed(Response):
     async def _send_all(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         async for piece in self.pieces:
-            message = {"type": "http.response.body", "body": piece, "more_body": True}
-            try:
-                await asyncio.wait_for(send(message), self._stall)
-            except TimeoutError:
-                raise ApiError(499, "The client takes nothing any more.", code="client_stalled") from None
+            for begin in range(0, len(piece), PART):
+                await self._send_part(send, piece[begin : begin + PART])
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send_part(self, send: Send, part: bytes) -> None:
+        left = min(self._stall, max(self._until() - time.monotonic(), 0))
+        try:
+            await asyncio.wait_for(send({"type": "http.response.body", "body": part, "more_body": True}), left)
+        except TimeoutError:
+            raise ApiError(499, "The client takes nothing more, or too slowly.", code="client_stalled") from None

@@ -8,7 +8,7 @@ import numpy as np
 import soundfile
 import torch
 from fastapi import UploadFile
-from PIL import Image
+from PIL import Image, ImageChops, ImageOps
 from torch import Tensor
 
 from madrigal.data.audio import NOT_AUDIO, resample, words
@@ -68,6 +68,21 @@ def sound_of(data: bytes, *, most_seconds: float) -> "Sound":
 def picture_of(data: bytes) -> Image.Image:
     """A picture in RGB."""
     return open_picture(io.BytesIO(data), max_pixels=MOST_PIXELS, formats=PICTURES)
+
+
+def mask_of(data: bytes) -> Image.Image:
+    """White where a picture is to be made anew: where the mask is transparent, as OpenAI's are, or else white."""
+    return transparency_of(data) or picture_of(data)
+
+
+def transparency_of(data: bytes) -> Image.Image | None:
+    """White where a picture is transparent; None where it is nowhere."""
+    picture_of(data)  # bounded, and whole
+    with Image.open(io.BytesIO(data), formats=PICTURES) as file:
+        if not file.has_transparency_data:
+            return None
+        alpha = ImageOps.exif_transpose(file).convert("RGBA").getchannel("A")
+    return None if alpha.getextrema() == (255, 255) else ImageChops.invert(alpha).convert("RGB")
 
 
 @contextmanager

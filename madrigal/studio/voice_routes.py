@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
 
 from madrigal.studio.asking import LONGEST_TEXT, ModelName, Recording, check_length, worked
 from madrigal.studio.errors import declared
@@ -32,8 +33,8 @@ async def add_voice(
 ) -> Any:
     """Add a voice from a recording of 1 to 30 seconds; with its text it is heard better."""
     studio = studio_of(request)
-    found = studio.models.find(model or None, "speech")
-    studio.voices.check_new(found, name)
+    found = await run_in_threadpool(studio.models.find, model or None, "speech")
+    await run_in_threadpool(studio.voices.check_new, found, name)
     said = text.strip() or None if text else None
     check_length("text", said or "", studio.settings.limits.text_characters)
     data = await content_of(file)

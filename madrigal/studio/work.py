@@ -37,8 +37,6 @@ class Job(Generic[Item]):
         # Without a bound: a client that reads slowly must not hold up the worker. What a request may ask for bounds it.
         self._made: asyncio.Queue[Any] = asyncio.Queue()
         self._given_up = threading.Event()
-        self.arrived = time.monotonic()
-        self.is_done = False
 
     def give_up(self) -> None:
         self._given_up.set()
@@ -68,7 +66,6 @@ class Job(Generic[Item]):
                 with suppress(Exception):
                     close()
             _here.job = None
-            self.is_done = True
 
     def _tell(self, item: Any) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody listens

@@ -5,16 +5,15 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from importlib import import_module
 from logging import ERROR, getLogger
 from pathlib import Path
 from typing import Any
 
+from madrigal.engine.clusters import import_ray, join_cluster
 from madrigal.errors import UserError
 from madrigal.tokenizers.token_making import Given, Job, ShardMaker
 
@@ -77,24 +76,12 @@ def _leave_with_parent() -> None:
         os._exit(1)
 
 
-_RAY_SETTINGS = {
-    "RAY_USAGE_STATS_ENABLED": "0",  # it would send notes about its use over the network
-    "RAY_worker_niceness": "0",  # its workers would wait for everything else on this machine
-    "RAY_BACKEND_LOG_LEVEL": "fatal",  # it would warn about what Ray Data does by design
-}
-
-
 def on_ray(jobs: Sequence[Job], setting: Setting, *, workers: int, address: str) -> Iterator[int]:
     """Do the jobs with so many actors of Ray Data, on a cluster or ("local") on one started here."""
-    for name, value in _RAY_SETTINGS.items():
-        os.environ.setdefault(name, value)
-    try:
-        ray, data = import_module("ray"), import_module("ray.data")
-    except ImportError as error:
-        raise UserError("--ray needs Ray Data: pip install 'madrigal[ray]'.") from error
+    ray, data = import_ray("data")
     is_ours = not ray.is_initialized()
     if is_ours:
-        _connect(ray, workers, address)
+        join_cluster(ray, address, cores=workers)
     try:
         context = data.DataContext.get_current()
         context.enable_progress_bars = False
@@ -112,21 +99,6 @@ def on_ray(jobs: Sequence[Job], setting: Setting, *, workers: int, address: str)
     finally:
         if is_ours:
             ray.shutdown()
-
-
-def _connect(ray: Any, workers: int, address: str) -> None:
-    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-    try:
-        if address == "local":
-            ray.init("local", num_cpus=workers, include_dashboard=False, **quiet)
-            return
-        host, _, port = address.rpartition("/")[2].rpartition(":")
-        if port.isdigit():
-            # Ray itself would wait for minutes and then end the process.
-            socket.create_connection((host, int(port)), timeout=10).close()
-        ray.init(address, **quiet)
-    except (OSError, OverflowError, ValueError, RuntimeError) as error:
-        raise UserError(f"There is no Ray cluster at {address} ({error}); give its address, or local.") from error
 
 
 class _Actor:

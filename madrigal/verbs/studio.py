@@ -98,7 +98,7 @@ def studio(
     from madrigal.studio.fleet import serve_fleet
 
     many: dict[str, Any] = {"replicas": replicas or 1, "max_replicas": max_replicas}
-    serve_fleet(settings, ray, host=host, port=port, json_logs=json_logs, **many)
+    serve_fleet(settings, ray, host=host, port=port, json_logs=json_logs, api_key_file=api_key_file, **many)
 
 
 def _key(file: Path | None) -> str | None:

@@ -29,6 +29,7 @@ def train(
     Example: `madrigal train soundstream/cpu data=recordings plan.lr=1e-4 --run runs/codec`
     """
     from madrigal.engine.recipe import recipe_names
+    from madrigal.engine.run import RunFolder
     from madrigal.verbs.systems import load_recipe
 
     if list_recipes:
@@ -42,6 +43,8 @@ def train(
     recipe = load_recipe(name, overrides)
     with _nothing_left_of_a_refused_run(run):
         trainer = recipe.trainer(run, resume=resume, overwrite=overwrite)
+    if os.environ.get("RANK", "0") == "0" and Path(name) != run / "recipe.yaml":
+        RunFolder(run).name_recipe(name if name in recipe_names() else Path(name).stem)
     trainer.train()
 
 

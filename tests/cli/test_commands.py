@@ -119,6 +119,7 @@ def test_train_leaves_a_run_that_tells_everything(here: Path) -> None:
         "samples",
         "checkpoints",
     }
+    assert Path("runs/new/recipe.name").read_text() == f"{RECIPE}\n"
     recipe = yaml.safe_load(Path("runs/new/recipe.yaml").read_text())
     assert recipe["system"] == "soundstream"
     assert recipe["plan"]["lr"] == 2e-3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -10,11 +11,14 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
 import pytest
 from commanding import Command
+from fastapi import FastAPI
+from stand_ins import in_a_loop
 
 
 @pytest.fixture
@@ -43,6 +47,16 @@ def test_mistakes_are_told_in_a_sentence(command: Command, tmp_path: Path, root:
 
 def test_the_help_has_an_example(command: Command) -> None:
     assert "madrigal studio runs" in command.done("--help")
+
+
+def test_it_says_that_the_voice_is_being_loaded(
+    make_app: Callable[..., FastAPI], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, logger="madrigal.studio"):
+        in_a_loop(make_app().state.studio.warm_up())
+    said = [record.getMessage() for record in caplog.records]
+    assert said[0].startswith("The voice voice is being loaded")
+    assert said[1].startswith("The voice voice is ready")
 
 
 def test_it_finishes_what_is_going_on_when_it_is_asked_to_leave(root: Path) -> None:

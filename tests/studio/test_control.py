@@ -157,6 +157,19 @@ def test_a_kill_of_the_server_does_not_touch_a_training_that_it_started(root: Pa
         server.wait(60)
 
 
+def test_a_training_that_is_stopped_before_it_begins_leaves_its_name_to_others(
+    controlled: TestClient, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("madrigal.studio.control.SEEN_SECONDS", 0.0)
+    asked = {"recipe": "soundstream/tiny", "name": "group/early", "overrides": ["data=tones"]}
+    for _ in range(2):
+        assert controlled.post("/api/runs", json=asked).status_code == 201
+        (root / "group/early/checkpoints").mkdir(exist_ok=True)  # as far as it may have got
+        assert controlled.post("/api/runs/group%2Fearly/stop").status_code == 200
+        wait_for(lambda: controlled.get("/api/runs/group%2Fearly").status_code == 404)
+        assert not (root / "group/early").exists()
+
+
 def test_a_training_is_stopped_and_resumed(controlled: TestClient, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("madrigal.studio.control.SEEN_SECONDS", 240.0)  # a machine may be busy
     overrides = ["data=tones", "plan.num_train_steps=2000"]
@@ -164,6 +177,7 @@ def test_a_training_is_stopped_and_resumed(controlled: TestClient, root: Path, m
     started = controlled.post("/api/runs", json=asked)
     assert started.status_code == 201, started.text
     assert started.json()["state"] == "training"
+    assert started.json()["recipe"] == "soundstream/tiny"
     place = "/api/runs/group%2Ffresh"
     wait_for(lambda: controlled.get(place).json()["step"] >= 2)
     assert controlled.post(f"{place}/stop").status_code == 200

@@ -106,6 +106,7 @@ def address(folder: Path) -> Iterator[str]:
     settings = FleetSettings(
         folder=folder / "runs",
         voice_runs=(folder / "voice",),
+        no_key=True,
         shipped=False,
         limits=Limits(waiting=8, grace_seconds=2),
         replicas=2,

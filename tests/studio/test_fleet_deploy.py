@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import ValidationError
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
@@ -107,7 +108,47 @@ def test_the_image_serves_a_route_that_exists_as_nobody_special(dockerfile: str)
     assert [word for word in words if word.startswith("--") and word not in shown] == []
 
 
+def test_only_requests_come_from_outside(spec: dict[str, Any], config: dict[str, Any]) -> None:
+    documents = list(yaml.safe_load_all((ROOT / "deploy/kuberay.yaml").read_text()))
+    policy = next(each for each in documents if each["kind"] == "NetworkPolicy")["spec"]
+    cluster = spec["rayClusterConfig"]
+    for pod in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+        assert pod["template"]["metadata"]["labels"] == policy["podSelector"]["matchLabels"]
+    for rule in policy["ingress"]:
+        assert "from" in rule or rule["ports"] == [{"port": config["http_options"]["port"]}]
+
+
+def test_a_fleet_without_a_key_has_to_be_wanted() -> None:
+    with pytest.raises(ValidationError, match="api_key_file"):
+        FleetSettings()
+    assert FleetSettings(no_key=True).api_key is None
+
+
+def test_a_key_never_travels_with_the_arguments_of_copies() -> None:
+    with pytest.raises(ValidationError, match="api_key_file"):
+        FleetSettings(api_key="a-key-for-tests")
+    with pytest.raises(UserError, match="from a file"):
+        serve_fleet(StudioSettings(api_key="a-key-for-tests"), "local", host="127.0.0.1", port=0)
+
+
+def test_ray_is_told_where_the_key_is_and_not_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[FleetSettings] = []
+
+    def caught(settings: FleetSettings, *_: Any, **__: Any) -> Any:
+        told.append(settings)
+        raise UserError("as far as that")
+
+    monkeypatch.setattr("madrigal.studio.fleet.running", caught)
+    settings = StudioSettings(api_key="a-key-for-tests")
+    with pytest.raises(UserError, match="as far as that"):
+        serve_fleet(settings, "local", host="127.0.0.1", port=0, api_key_file=tmp_path / "key")
+    assert told[0].api_key_file == tmp_path / "key"
+    assert "a-key-for-tests" not in told[0].model_dump_json()
+
+
 def test_a_fleet_starts_no_trainings() -> None:
+    with pytest.raises(ValidationError, match="starts no trainings"):
+        FleetSettings(control=True, no_key=True)  # as a manifest would say it
     with pytest.raises(UserError, match="leave --control away"):
         serve_fleet(StudioSettings(control=True), "local", host="127.0.0.1", port=0)
 

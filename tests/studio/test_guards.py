@@ -25,13 +25,14 @@ def keyed(make_app: Callable[..., FastAPI]) -> Iterator[TestClient]:
 
 
 def test_a_key_is_wanted_of_every_route_but_the_page(keyed: TestClient) -> None:
-    for path in ("/v1/models", "/api/runs", "/metrics", "/openapi.json", "/docs", "/nothing", "/api/studio"):
+    for path in ("/v1/models", "/api/runs", "/metrics", "/nothing", "/api/studio"):
         answer = keyed.get(path)
         assert answer.status_code == 401, path
         assert answer.headers["www-authenticate"] == "Bearer"
         assert answer.json()["error"]["code"] == "invalid_api_key"
-    for path in ("/", "/healthz", "/favicon.ico"):
+    for path in ("/", "/healthz", "/favicon.ico", "/docs", "/openapi.json"):
         assert keyed.get(path).status_code in (200, 204), path
+    assert keyed.get("/openapi.json").json()["security"] == [{"key": []}]
 
 
 @pytest.mark.parametrize("given", ["", "Bearer", f"Bearer {KEY}x", f"Bearer {KEY[:-1]}", f"Basic {KEY}", "Bearer ä"])
@@ -153,6 +154,33 @@ def test_what_is_counted_is_told(client: TestClient) -> None:
     assert "madrigal_first_audio_seconds_count 1.0" in text
     assert 'madrigal_audio_seconds_total{model="voice"} 0.1' in text
     assert "madrigal_work_waiting 0.0" in text
+
+
+def test_what_is_refused_at_the_door_is_counted_by_its_route(make_app: Callable[..., FastAPI]) -> None:
+    app = make_app(api_key=KEY)
+    allowed = {"Authorization": f"Bearer {KEY}"}
+    with TestClient(app, raise_server_exceptions=False) as client:
+        assert client.get("/api/runs/codec/metrics").status_code == 401
+        assert client.get("/metrics").status_code == 401
+        assert client.post("/v1/audio/speech", content=b"x" * 300_000, headers=allowed).status_code == 413
+        assert client.get("/nothing").status_code == 401
+        text = client.get("/metrics", headers=allowed).text
+    assert 'route="/api/runs/{run_id:path}/metrics",status="401"' in text
+    assert 'route="/metrics",status="401"' in text
+    assert 'route="/v1/audio/speech",status="413"' in text
+    assert 'route="unknown",status="401"' in text
+
+
+@pytest.mark.parametrize(
+    ("body", "told"), [("{bad", "no valid JSON: "), ("[1]", "JSON object"), ('"x"', "JSON object")]
+)
+def test_a_body_that_is_no_json_object_is_told_in_a_sentence(client: TestClient, body: str, told: str) -> None:
+    for path in ("/v1/audio/speech", "/v1/images/generations", "/api/listening"):
+        answer = client.post(path, content=body, headers={"Content-Type": "application/json"})
+        assert answer.status_code == 400
+        error = answer.json()["error"]
+        assert told in error["message"]
+        assert (error["code"], error["param"]) == ("invalid_json", None)
 
 
 def test_a_log_line_is_json_and_knows_no_text(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:

@@ -24,6 +24,7 @@ from stand_ins import wav_bytes
 from starlette.testclient import TestClient
 
 from madrigal.studio.sounds import Codes
+from madrigal.studio.uploads import mask_of
 
 MEGABYTES = 400
 """More than that no upload may cost; a bomb would take gigabytes."""
@@ -249,6 +250,40 @@ def test_of_codes_that_are_wrong_throughout_one_error_is_kept() -> None:
         with pytest.raises(ValidationError) as caught:
             Codes(codes=codes)  # type: ignore[arg-type]
         assert caught.value.error_count() <= 1
+
+
+def test_a_mask_marks_what_is_transparent_or_else_what_is_white() -> None:
+    def marked(mode: str, all_over: Any, left: Any) -> list[Any]:
+        mask, out = Image.new(mode, (4, 4), all_over), io.BytesIO()
+        mask.paste(left, (0, 0, 2, 4))
+        mask.save(out, "PNG")
+        return [mask_of(out.getvalue()).getpixel((x, 0)) for x in (0, 3)]
+
+    white, black = (255, 255, 255), (0, 0, 0)
+    assert marked("L", 0, 255) == [white, black]
+    assert marked("RGBA", (0, 0, 0, 255), (255, 255, 255, 255)) == [white, black]
+    assert marked("RGBA", (255, 255, 255, 255), (0, 0, 0, 0)) == [white, black]
+
+
+@pytest.mark.parametrize("told", [{"n": "0"}, {"n": "17"}, {"size": "64"}, {"response_format": "url"}])
+def test_an_edit_that_cannot_be_made_as_asked_is_refused(painted: TestClient, told: dict[str, str]) -> None:
+    files = {"image": ("a.png", png(64, 64)), "mask": ("m.png", png(64, 64))}
+    answer = painted.post("/v1/images/edits", data={"prompt": "x", **told}, files=files)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == next(iter(told))
+
+
+def test_an_edit_without_a_mask_needs_a_picture_that_is_transparent_somewhere(painted: TestClient) -> None:
+    answer = painted.post("/v1/images/edits", data={"prompt": "x"}, files={"image": ("a.png", png(64, 64))})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == "invalid_mask"
+
+
+def test_names_of_openai_stand_for_models_of_their_kind(painted: TestClient) -> None:
+    told = {"prompt": "x", "output_format": "png", "output_compression": 90, "stream": False}
+    for model, status in (("gpt-image-1", 500), ("dall-e-3", 500), ("tts-1", 404)):
+        answer = painted.post("/v1/images/generations", json={**told, "model": model})
+        assert answer.status_code == status, answer.text
 
 
 def test_a_form_of_thousands_of_fields_is_refused(client: TestClient) -> None:

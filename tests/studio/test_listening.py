@@ -78,6 +78,18 @@ def test_a_mushra_test_hides_the_reference_among_the_stimuli(client: TestClient,
     assert all(score["n"] == 2 for score in results["scores"])
 
 
+def test_a_test_is_removed_with_its_sounds_and_answers(client: TestClient, root: Path) -> None:
+    kept, row = make(client).json(), make(client).json()
+    told = {"listener": "ann", "trial": "0", "choice": "a"}
+    assert client.post(f"/api/listening/{row['id']}/answers", json=told).status_code == 201
+    assert client.delete(f"/api/listening/{row['id']}").status_code == 204
+    assert [test["id"] for test in client.get("/api/listening").json()["tests"]] == [kept["id"]]
+    assert not list((root / "listening").glob(f"{row['id']}*"))
+    for name in (row["id"], "..%2F..%2Fcodec", "codec"):
+        assert client.delete(f"/api/listening/{name}").status_code == 404
+    assert (root / "codec").is_dir()
+
+
 def test_three_runs_are_compared_in_pairs_and_a_test_outlives_their_samples(client: TestClient, root: Path) -> None:
     write_run(root / "third", tone=0.09)
     row = make(client, runs=[*RUNS, "third"]).json()

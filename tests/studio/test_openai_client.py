@@ -85,7 +85,7 @@ def test_it_draws_a_picture(
     assert drawn.data is not None
     sizes = [Image.open(io.BytesIO(base64.b64decode(picture.b64_json or ""))).size for picture in drawn.data]
     assert sizes == [(32, 32), (32, 32)]
-    again = client.images.generate(model="muse", prompt="white", extra_body={"seed": 4, "steps": 2})
+    again = client.images.generate(model="dall-e-3", prompt="white", extra_body={"seed": 4, "steps": 2})
     assert again.data is not None
     assert again.data[0].b64_json == drawn.data[1].b64_json
     for refused in ({"size": "31x32"}, {"response_format": "url"}, {"n": 17}, {"prompt": ""}):
@@ -101,3 +101,13 @@ def test_it_draws_a_picture(
     assert edited.data is not None
     made = Image.open(io.BytesIO(base64.b64decode(edited.data[0].b64_json or "")))
     assert made.getpixel((31, 5)) == (9, 9, 9)
+    see_through = Image.new("RGBA", (32, 32), (0, 0, 0, 255))
+    see_through.paste((0, 0, 0, 0), (0, 0, 16, 32))
+    clear = io.BytesIO()
+    see_through.save(clear, "PNG")
+    files["mask"] = ("m.png", clear.getvalue())
+    several = client.images.edit(model="gpt-image-1", prompt="white", n=2, **files)
+    assert several.data is not None
+    assert [picture.b64_json == edited.data[0].b64_json for picture in several.data] == [True, False]
+    larger = client.images.edit(model="gpt-image-1", prompt="white", size="64x64", **files)  # type: ignore[call-overload]
+    assert Image.open(io.BytesIO(base64.b64decode(larger.data[0].b64_json))).size == (64, 64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from urllib.parse import quote
 
@@ -15,6 +16,7 @@ from starlette.testclient import TestClient
 
 from madrigal.engine.run import LOCK, RunFolder, trained_by
 from madrigal.errors import UserError
+from madrigal.studio.runs import Runs
 
 
 def test_the_table_has_every_run(client: TestClient, root: Path) -> None:
@@ -63,6 +65,33 @@ def test_a_run_that_went_back_is_read_anew(client: TestClient, root: Path) -> No
     told = client.get("/api/runs/codec/metrics").json()
     assert told["last_step"] == 10
     assert len(told["series"]["loss"]) == 10
+
+
+def test_a_run_knows_the_name_of_its_recipe(client: TestClient, root: Path) -> None:
+    assert client.get("/api/runs/codec").json()["recipe"] is None  # one that nobody has written down
+    RunFolder(root / "codec").name_recipe("soundstream/cpu")
+    write_run(root / "codec/part")
+    (root / "codec/recipe.yaml").write_text("system: muse\npart: {recipe: vqgan/tiny}\n")
+    named = {row["id"]: row["recipe"] for row in client.get("/api/runs").json()["runs"]}
+    assert (named["codec"], named["codec/part"]) == ("soundstream/cpu", "vqgan/tiny")
+
+
+def test_figures_are_told_while_others_read_on(root: Path) -> None:
+    """Another thread may find a figure of a new name at any time."""
+
+    figures, over = Runs(root).figures(root / "codec"), threading.Event()
+
+    def add() -> None:
+        for number in range(20_000):
+            figures._take(json.dumps({"step": number, f"figure {number}": 1.0}).encode())
+        over.set()
+
+    thread = threading.Thread(target=add)
+    thread.start()
+    while not over.is_set():
+        assert figures.loss is not None
+        assert figures.names
+    thread.join()
 
 
 def test_damaged_figures_do_not_hide_a_run(client: TestClient, root: Path) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
 import json
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +17,9 @@ import soundfile
 from fastapi import FastAPI
 from stand_ins import RATE, WORD, StandInVoice
 from starlette.testclient import TestClient
+
+from madrigal.errors import UserError
+from madrigal.studio.encoding import Encoder
 
 TEXT = "one two three four five six seven eight nine ten"
 SAMPLES = 10 * WORD
@@ -37,6 +43,58 @@ def test_every_format_decodes_to_the_right_length(client: TestClient, kind: str,
     assert abs(len(sound) - SAMPLES) <= slack
     middle = sound[SAMPLES // 4 : SAMPLES // 2]
     assert 0.3 < np.sqrt(2 * np.mean(middle**2)) < 0.6
+
+
+@pytest.mark.parametrize("rate", [22_050, 24_000, 32_000, 44_100])
+def test_opus_is_made_of_every_rate_that_a_model_may_have(rate: int) -> None:
+    wave = 0.5 * np.sin(np.arange(rate, dtype=np.float32) * (2 * np.pi * 440 / rate)).astype(np.float32)
+    encoder = Encoder("opus", rate)
+    sent = b"".join(encoder.add(piece) for piece in np.split(wave, 10)) + encoder.end()
+    heard, heard_rate = soundfile.read(io.BytesIO(sent))
+    assert abs(len(heard) / heard_rate - 1.0) < 0.05
+    loudest = np.abs(np.fft.rfft(heard[: heard_rate * 9 // 10])).argmax() / 0.9
+    assert abs(loudest - 440) < 3
+
+
+def test_two_voices_of_one_name_are_refused(make_app: Callable[..., FastAPI], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="Two runs of --voice-run are named voice"):
+        make_app(voice_runs=(tmp_path / "a/voice", tmp_path / "b/voice"))
+
+
+def test_a_model_is_kept_by_its_folder_and_not_by_its_name(make_app: Callable[..., FastAPI], tmp_path: Path) -> None:
+    models = make_app(
+        loaders={"speech": lambda folder, _: folder, "codec": lambda folder, _: folder}
+    ).state.studio.models
+    found = models.find(None, "speech")
+    other = replace(found, folder=tmp_path / "elsewhere", kind="codec")
+    assert models.loaded(found) == found.folder
+    assert models.loaded(other) == tmp_path / "elsewhere"
+    assert models.loaded(found) == found.folder
+
+
+def test_folders_are_not_listed_where_all_requests_wait(
+    make_app: Callable[..., FastAPI], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = make_app()
+    find, inside = app.state.studio.models.find, []
+
+    def watched(*asked: Any) -> Any:
+        inside.append(asyncio._get_running_loop())
+        return find(*asked)
+
+    monkeypatch.setattr(app.state.studio.models, "find", watched)
+    with TestClient(app) as client:
+        assert say(client).status_code == 200
+    assert inside == [None]
+
+
+def test_speech_has_an_end(make_app: Callable[..., FastAPI]) -> None:
+    with TestClient(make_app(limits={"spoken_seconds": 0.5}), raise_server_exceptions=False) as client:
+        for told in ({"response_format": "flac"}, {"seconds": 2.0}):
+            answer = say(client, **told)
+            assert answer.status_code == 400
+            assert answer.json()["error"]["code"] == "too_much"
+        assert say(client, input="one two three").status_code == 200
 
 
 def test_pcm_is_plain_samples_and_the_default_is_mp3(client: TestClient) -> None:

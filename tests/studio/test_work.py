@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import http.client
 import json
+import logging
+import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 from urllib.parse import urlparse
 
 import httpx
@@ -19,7 +23,9 @@ from stand_ins import StandInVoice, in_a_loop
 from starlette.testclient import TestClient
 from torch import nn
 
-from madrigal.studio.errors import ApiError
+from madrigal.studio.errors import ApiError, BrokenOff
+from madrigal.studio.server import bound, set_up_logs
+from madrigal.studio.streaming import PART, Streamed
 from madrigal.studio.work import WorkLine, interruptible
 
 LONG = {"model": "tts-1", "input": "word " * 400, "response_format": "pcm"}
@@ -81,6 +87,122 @@ def test_a_client_that_leaves_frees_the_worker(
     assert voice.said < 400
     voice.slow = 0.0
     assert httpx.post(f"{address.geturl()}/v1/audio/speech", json=SHORT, timeout=60).status_code == 200
+
+
+@pytest.fixture
+def logs(capfd: pytest.CaptureFixture[str]) -> Iterator[Callable[[], str]]:
+    """What the log of the command would say, and what its server would."""
+    loggers = [logging.getLogger(name) for name in ("madrigal.studio", "uvicorn")]
+    before = [(logger, logger.handlers, logger.propagate, logger.level) for logger in loggers]
+    yield lambda: capfd.readouterr().err
+    for logger, handlers, propagate, level in before:
+        logger.handlers, logger.propagate = handlers, propagate
+        logger.setLevel(level)
+
+
+def outcomes(app: FastAPI) -> dict[str, float]:
+    """How often speech was asked for, by what it came to."""
+    counted = app.state.studio.watching.requests.collect()
+    samples = [sample for family in counted for sample in family.samples if sample.name.endswith("_total")]
+    return {s.labels["status"]: s.value for s in samples if s.labels["route"] == "/v1/audio/speech"}
+
+
+def test_a_client_that_leaves_in_mid_stream_is_counted_as_one(
+    make_app: Callable[..., FastAPI],
+    served: Callable[[FastAPI], str],
+    voice: StandInVoice,
+    logs: Callable[[], str],
+) -> None:
+    voice.slow = 0.05
+    app = make_app()
+    address = served(app)
+    set_up_logs(as_json=True)
+    with httpx.stream("POST", f"{address}/v1/audio/speech", json=LONG, timeout=60) as answer:
+        next(answer.iter_raw())
+    wait_for(lambda: bool(outcomes(app)))
+    assert outcomes(app) == {"499": 1.0}
+    told = logs()
+    assert '"status": 499' in told
+    assert "error" not in told
+
+
+def test_time_that_is_up_in_mid_stream_is_no_crash(
+    make_app: Callable[..., FastAPI],
+    served: Callable[[FastAPI], str],
+    voice: StandInVoice,
+    logs: Callable[[], str],
+) -> None:
+    voice.slow = 0.1
+    app = make_app(limits={"timeout_seconds": 1.5})
+    address = served(app)
+    set_up_logs(as_json=True)
+    with pytest.raises(httpx.RemoteProtocolError):  # never a short answer that looks whole
+        httpx.post(f"{address}/v1/audio/speech", json=LONG, timeout=60)
+    wait_for(lambda: bool(outcomes(app)))
+    assert outcomes(app) == {"504": 1.0}
+    told = logs()
+    assert '"status": 504' in told
+    assert "error" not in told
+
+
+def test_a_client_that_reads_nothing_frees_the_worker_and_is_left(
+    make_app: Callable[..., FastAPI], served: Callable[[FastAPI], str]
+) -> None:
+    app = make_app(limits={"stall_seconds": 0.5})
+    address = urlparse(served(app))
+    body = json.dumps({**LONG, "input": "a " * 2_000}).encode()
+    head = f"POST /v1/audio/speech HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+    with socket.socket() as lazy:
+        lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        lazy.connect((address.hostname, address.port))
+        lazy.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
+        wait_for(lambda: bool(outcomes(app)))
+    assert outcomes(app) == {"499": 1.0}
+    wait_for(lambda: app.state.studio.line.working == 0)
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="this system does not know how to")
+def test_a_connection_whose_bytes_are_never_taken_is_cut_off() -> None:
+    with bound("127.0.0.1", 0, 0.5) as listening, socket.socket() as lazy:
+        lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        lazy.connect(listening.getsockname())
+        listening.setblocking(True)
+        with listening.accept()[0] as connection:
+            connection.settimeout(60)
+            with pytest.raises(OSError, match="timed out") as cut:
+                connection.sendall(b"x" * (1_000 * PART))
+            assert cut.value.errno == errno.ETIMEDOUT  # the system's word, and not that of this test's patience
+
+
+@pytest.mark.parametrize("pause", [0.02, 60.0], ids=["too slowly", "not at all"])
+def test_a_client_that_does_not_read_is_left(pause: float) -> None:
+    """A piece may be large, and is taken in parts: whoever takes some of it now and then is not at rest."""
+    closed, sent = threading.Event(), []
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"x" * (1_000 * PART)
+
+    async def receive() -> dict[str, str]:
+        await asyncio.sleep(600)
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+        await asyncio.sleep(0 if message["type"] == "http.response.start" else pause)
+
+    async def close() -> None:
+        closed.set()
+
+    async def answer() -> None:
+        end = time.monotonic() + 0.5
+        streamed = Streamed(pieces(), "audio/wav", stall_seconds=0.3, until=lambda: end, close=close)
+        await streamed({"type": "http"}, receive, send)
+
+    with pytest.raises(BrokenOff) as broken:
+        in_a_loop(asyncio.wait_for(answer(), 60))
+    assert (broken.value.why.status, broken.value.why.code) == (499, "client_stalled")
+    assert closed.is_set()
+    assert 2 <= len(sent) < 1_000
 
 
 def test_who_leaves_while_waiting_is_never_worked_for(

@@ -4,8 +4,9 @@ import { Brush } from './brush.js';
 import { announce, download, el, field, replace, slider } from './dom.js';
 import { dropPlace } from './drop.js';
 import { slug } from './format.js';
-import { freshSeed, missing, modelField, ofKind } from './models.js';
+import { missing, ofKind } from './models.js';
 import { problem, problemPlace } from './problem.js';
+import { prompting } from './prompting.js';
 
 function blobOf(base64) {
   const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
@@ -31,14 +32,15 @@ export async function picturesView({ page, studio }) {
     replace(page, el('h1', {}, 'Pictures'), missing('pictures'));
     return undefined;
   }
-  const problems = problemPlace();
-  const model = modelField(models);
-  const prompt = el('textarea', {
-    name: 'prompt',
-    rows: 3,
-    required: true,
+  let paint = null;
+  const asking = prompting({
+    models,
     placeholder: 'What is to be seen',
-    'aria-keyshortcuts': 'Control+Enter',
+    verb: 'Draw',
+    doing: 'Drawing …',
+    onbusy: (on) => {
+      if (paint) paint.disabled = on;
+    },
   });
   const negative = el('input', { name: 'negative', placeholder: 'what is not to be seen', autocomplete: 'off' });
   const n = slider('How many', { name: 'n', min: 1, max: studio.limits.pictures, step: 1, value: 4 });
@@ -51,22 +53,8 @@ export async function picturesView({ page, studio }) {
     own: { at: 3, text: 'the model’s own' },
     show: (value) => value.toFixed(1),
   });
-  const seed = el('input', { type: 'number', name: 'seed', min: 0, step: 1, placeholder: 'a new one each time' });
-  const go = el('button', { class: 'primary' }, 'Draw ', el('kbd', {}, 'Ctrl Enter'));
-  const halt = el('button', { type: 'button', disabled: true }, 'Stop');
-  const state = el('p', { class: 'muted number', role: 'status' });
   const grid = el('div', { class: 'picture-sets', 'aria-live': 'polite' });
   const inpaint = el('div', { class: 'stack' });
-  let stop = null;
-  let paint = null;
-  let drawing = false;
-  const setDrawing = (on) => {
-    drawing = on;
-    go.disabled = on;
-    halt.disabled = !on;
-    if (paint) paint.disabled = on;
-  };
-  halt.addEventListener('click', () => stop?.abort());
 
   function shown(blob, title, name) {
     const box = el('figure', { class: 'drawn' });
@@ -87,54 +75,43 @@ export async function picturesView({ page, studio }) {
     return box;
   }
 
-  async function run(work, title, used) {
-    if (drawing) return;
-    problems.clear();
-    stop = new AbortController();
-    setDrawing(true);
-    state.textContent = 'Drawing …';
+  /** What `work` makes, shown under its title. */
+  async function draw(work, title, seed) {
     const began = performance.now();
-    try {
-      const { data } = await work(stop.signal);
-      const took = ((performance.now() - began) / 1000).toFixed(1);
-      state.textContent = `${data.length} ${data.length === 1 ? 'picture' : 'pictures'} in ${took} s`;
-      announce(state.textContent);
-      grid.prepend(
+    const { data } = await work;
+    const took = ((performance.now() - began) / 1000).toFixed(1);
+    grid.prepend(
+      el(
+        'section',
+        { class: 'picture-set', 'aria-label': title },
+        el('p', { class: 'said' }, title),
+        el('p', { class: 'muted number' }, `seed ${seed} · ${took} s`),
         el(
-          'section',
-          { class: 'picture-set', 'aria-label': title },
-          el('p', { class: 'said' }, title),
-          el('p', { class: 'muted number' }, `seed ${used} · ${took} s`),
-          el(
-            'div',
-            { class: 'picture-grid' },
-            data.map((entry, index) =>
-              shown(blobOf(entry.b64_json), `${title}, ${index + 1} of ${data.length}`, `${slug(title)}-${index + 1}`),
-            ),
+          'div',
+          { class: 'picture-grid' },
+          data.map((entry, index) =>
+            shown(blobOf(entry.b64_json), `${title}, ${index + 1} of ${data.length}`, `${slug(title)}-${index + 1}`),
           ),
         ),
-      );
-    } catch (error) {
-      state.textContent = error.name === 'AbortError' ? 'Stopped.' : '';
-      problems.show(error, form);
-    } finally {
-      setDrawing(false);
-    }
+      ),
+    );
+    const said = `${data.length} ${data.length === 1 ? 'picture' : 'pictures'} in ${took} s`;
+    announce(said);
+    return said;
   }
-  const seedNow = () => (seed.value === '' ? freshSeed() : Number(seed.value));
-  const draw = () => {
-    const used = seedNow();
+
+  const drawPrompt = (signal, seed) => {
     const values = {
-      model: model.select.value,
-      prompt: prompt.value.trim(),
+      model: asking.model(),
+      prompt: asking.words(),
       negative: negative.value.trim() || undefined,
       n: n.value(),
-      seed: used,
+      seed,
       steps: steps.value(),
       cond_scale: guidance.value(),
       response_format: 'b64_json',
     };
-    return run((signal) => post('/v1/images/generations', values, signal), prompt.value.trim(), used);
+    return draw(post('/v1/images/generations', values, signal), values.prompt, seed);
   };
 
   async function openBrush(blob) {
@@ -142,18 +119,18 @@ export async function picturesView({ page, studio }) {
     try {
       image = await imageOf(blob);
     } catch (error) {
-      problems.show(error);
+      asking.problems.show(error);
       return;
     }
     const brush = new Brush(image);
     const trouble = problemPlace();
     const words = el('input', {
       name: 'prompt',
-      value: prompt.value,
+      value: asking.words(),
       placeholder: 'what is to be there',
       autocomplete: 'off',
     });
-    paint = el('button', { type: 'button', class: 'primary', disabled: drawing }, 'Make the painted part anew');
+    paint = el('button', { type: 'button', class: 'primary', disabled: asking.isBusy() }, 'Make the painted part anew');
     paint.addEventListener('click', async () => {
       trouble.clear();
       if (!brush.painted) {
@@ -161,19 +138,18 @@ export async function picturesView({ page, studio }) {
         brush.canvas.focus();
         return;
       }
-      const used = seedNow();
-      const form = formOf({
-        image: new File([blob], 'picture.png', { type: blob.type || 'image/png' }),
-        mask: await brush.png(),
-        prompt: words.value.trim(),
-        model: model.select.value,
-        seed: used,
+      const mask = await brush.png();
+      await asking.run((signal, seed) => {
+        const form = formOf({
+          image: new File([blob], 'picture.png', { type: blob.type || 'image/png' }),
+          mask,
+          prompt: words.value.trim(),
+          model: asking.model(),
+          seed,
+        });
+        const made = request('/v1/images/edits', { method: 'POST', form, signal }).then((answer) => answer.json());
+        return draw(made, words.value.trim() || 'Painted anew', seed);
       });
-      await run(
-        async (signal) => (await request('/v1/images/edits', { method: 'POST', form, signal })).json(),
-        words.value.trim() || 'Painted anew',
-        used,
-      );
     });
     replace(
       inpaint,
@@ -195,27 +171,14 @@ export async function picturesView({ page, studio }) {
     brush.canvas.focus();
   }
 
-  const form = el(
-    'form',
-    { class: 'card' },
-    field('Prompt', prompt),
+  const form = asking.filled(
+    drawPrompt,
     field('Without', negative),
     n.element,
     steps.element,
     guidance.element,
-    el('div', { class: 'tools' }, field('Seed', seed), model.element),
-    el('div', { class: 'buttons' }, go, halt, state),
-    problems.element,
+    el('div', { class: 'tools' }, ...asking.fields),
   );
-  form.addEventListener('submit', (event) => {
-    event.preventDefault();
-    draw();
-  });
-  form.addEventListener('keydown', (event) => {
-    if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey)) return;
-    event.preventDefault();
-    if (form.reportValidity() && !go.disabled) draw();
-  });
   replace(
     page,
     el('h1', {}, 'Pictures'),
@@ -236,5 +199,5 @@ export async function picturesView({ page, studio }) {
       el('div', { class: 'stack' }, inpaint, grid),
     ),
   );
-  return () => stop?.abort();
+  return asking.leave;
 }
