@@ -3,7 +3,7 @@
 from typing import Any, Literal
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from madrigal import __version__
 from madrigal.studio.encoding import MEDIA_TYPES
@@ -23,6 +23,7 @@ class ModelRow(BaseModel):
     owned_by: str
     kind: str
     defaults: dict[str, float] = {}
+    distilled: bool = Field(False, description="steps and guidance are built in: requests leave them out")
 
 
 class ModelList(BaseModel):
@@ -54,7 +55,17 @@ class StudioRow(BaseModel):
 def model_rows(studio: Studio) -> list[dict[str, Any]]:
     common = {"object": "model", "owned_by": "madrigal"}
     found = studio.models.listed()
-    return [{"id": m.id, "created": m.created, "kind": m.kind, "defaults": m.defaults(), **common} for m in found]
+    return [
+        {
+            "id": model.id,
+            "created": model.created,
+            "kind": model.kind,
+            "defaults": model.defaults(),
+            "distilled": model.is_distilled,
+            **common,
+        }
+        for model in found
+    ]
 
 
 def _limits(studio: Studio) -> dict[str, Any]:

@@ -61,6 +61,14 @@ class Model:
             return {}
         return {name: said[name] for name in ("steps", "cond_scale") if isinstance(said.get(name), int | float)}
 
+    @property
+    def is_distilled(self) -> bool:
+        """Whether its flow knows one way only, with the guidance built in."""
+        if self.kind != "speech":
+            return False
+        has_student = recipe_of(self.folder).get("student") is not None
+        return has_student or config_of(self.folder / "flow").get("distilled_steps") is not None
+
 
 class Models:
     """All models of a studio by name."""

@@ -182,6 +182,7 @@ def test_what_the_page_asks_first(client: TestClient) -> None:
     assert told["formats"] == ["mp3", "opus", "flac", "wav", "pcm"]
     assert (told["control"], told["key_required"]) == (False, False)
     assert told["models"][0]["defaults"] == {"steps": 5.0, "cond_scale": 2.5}
+    assert [model["distilled"] for model in told["models"]] == [False] * 4
     assert [model["id"] for model in client.get("/v1/models").json()["data"]] == [
         "voice",
         "codec",
@@ -191,6 +192,14 @@ def test_what_the_page_asks_first(client: TestClient) -> None:
     assert client.get(f"/v1/models/{quote('group/other', safe='')}").json()["kind"] == "codec"
     assert client.get("/v1/models/nothing").status_code == 404
     assert "soundstream/cpu" in client.get("/api/recipes").json()["recipes"]
+
+
+def test_a_voice_whose_steps_are_built_in_says_so(client: TestClient, root: Path) -> None:
+    flow = root.parent / "voice" / "flow"
+    flow.mkdir()
+    for told, distilled in (('{"distilled_steps": null}', False), ('{"distilled_steps": 4}', True)):
+        (flow / "config.json").write_text(told)
+        assert client.get("/v1/models/voice").json()["distilled"] is distilled
 
 
 def test_the_page_and_the_documents_need_nothing_from_elsewhere(client: TestClient) -> None:

@@ -41,7 +41,7 @@ export function slider(label, { name, min, max, step, value, own, show = String 
   let untouched = own !== undefined && value === undefined;
   range.value = value ?? own?.at ?? min;
   const paint = () => {
-    output.textContent = untouched ? own.text : show(Number(range.value));
+    output.textContent = range.disabled ? 'built in' : untouched ? own.text : show(Number(range.value));
     range.setAttribute('aria-valuetext', output.textContent);
   };
   range.addEventListener('input', () => {
@@ -53,7 +53,12 @@ export function slider(label, { name, min, max, step, value, own, show = String 
   return {
     element: wrapper,
     range,
-    value: () => (untouched ? undefined : Number(range.value)),
+    value: () => (untouched || range.disabled ? undefined : Number(range.value)),
+    /** Where the model knows one value only there is nothing to choose. */
+    fix(isFixed) {
+      range.disabled = isFixed;
+      paint();
+    },
     set(next) {
       untouched = next === undefined;
       if (next !== undefined) range.value = next;

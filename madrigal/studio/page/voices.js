@@ -74,7 +74,8 @@ function takeOf({ speech, formats, pcm, wav, rate, first }) {
   return { element, player };
 }
 
-function voiceList() {
+/** `onpick` hears which voice is chosen. */
+function voiceList(onpick) {
   const select = el('select', { name: 'voice' });
   const drop = el('button', { type: 'button', class: 'quiet small', hidden: true }, 'Remove this voice');
   let voices = [];
@@ -82,6 +83,7 @@ function voiceList() {
   const picked = () => voices[Number(select.value)];
   const show = () => {
     drop.hidden = !picked()?.uploaded;
+    onpick(picked());
   };
   select.addEventListener('change', show);
   async function update(choose) {
@@ -232,7 +234,6 @@ export async function voicesView({ page, studio }) {
   };
   input.addEventListener('input', countLeft);
   countLeft();
-  const voices = voiceList();
   const own = models[0].defaults ?? {};
   const ownOf = (value, at, digits = 0) => ({
     at: value ?? at,
@@ -246,6 +247,10 @@ export async function voicesView({ page, studio }) {
     step: 0.1,
     own: ownOf(own.cond_scale, 1, 1),
     show: (value) => value.toFixed(1),
+  });
+  const voices = voiceList((voice) => {
+    const isDistilled = Boolean(models.find((model) => model.id === voice?.model)?.distilled);
+    for (const each of [steps, guidance]) each.fix(isDistilled);
   });
   const speed = slider('Speed', {
     name: 'speed',
