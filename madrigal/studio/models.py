@@ -31,7 +31,8 @@ SYSTEMS: dict[str, Kind] = {
     "soundstream": "codec",
 }
 """What a run, or an exported folder, of a system is good for."""
-SHIPPED_VOICE, SHIPPED_CODEC = "voice-24k", "speech-16k"
+SHIPPED_MODELS = ("voice-24k-live", "voice-24k", "speech-16k")
+"""The first voice is the default: it is the one that is heard soonest."""
 ALIASES: dict[Kind, tuple[str, ...]] = {
     "speech": ("tts-1", "tts-1-hd", "gpt-4o-mini-tts"),
     "pictures": ("dall-e-2", "dall-e-3", "gpt-image-1"),
@@ -94,7 +95,7 @@ class Models:
         """The named voices first, then what comes with madrigal, then the runs of the folder."""
         named = [(path.name, path) for path in self._settings.voice_runs]
         if self._settings.shipped:
-            named += [(name, SHIPPED / name) for name in (SHIPPED_VOICE, SHIPPED_CODEC)]
+            named += [(name, SHIPPED / name) for name in SHIPPED_MODELS]
         yield from filter(None, (self._model(name, path) for name, path in named))
         runs = run_folders(self._settings.folder).items()
         yield from filter(None, (self._model(name, path) for name, path in runs))

@@ -38,6 +38,7 @@ class VoiceboxFolder(BaseModel):
     format: Literal[1] = 1
     say: Drawing = Field(default_factory=Drawing)
     voice: str | None = Field(None, description="who speaks where no voice is named")
+    like: str | None = Field(None, description="the shipped voice whose parts it has, but for those that lie here")
 
 
 def is_voicebox(name: str | Path) -> bool:
@@ -83,7 +84,9 @@ def weight_of(name: str | Path, speech: VoiceboxSpeech) -> float:
     """Megabytes on the disk of all that speaks, as it is exported; of a run that is not, those of its weights so."""
     found = _found(name)
     if (found.folder / CONFIG).is_file():
-        return sum(file.stat().st_size for file in found.folder.rglob("*") if file.is_file()) / 1e6
+        places = {found.folder, *(Path(place) for place in found.parts.values())}
+        files = {file for place in places for file in place.rglob("*") if file.is_file()}
+        return sum(file.stat().st_size for file in files) / 1e6
     numbers = speech.state_dict().values()
     return sum(t.numel() * (2 if t.is_floating_point() and t.ndim > 1 else t.element_size()) for t in numbers) / 1e6
 
@@ -169,7 +172,10 @@ def _found(name: str | Path) -> _Folder:
         )
     try:
         told = VoiceboxFolder(**config)
-        return _Folder(folder, {part: folder / part for part in PARTS}, told.say, told.voice)
+        parts = {part: folder / part for part in PARTS}
+        if told.like is not None:
+            parts = {part: place if place.is_dir() else SHIPPED / told.like / part for part, place in parts.items()}
+        return _Folder(folder, parts, told.say, told.voice)
     except ValidationError as error:
         raise UserError(
             f"{folder / CONFIG} was written by another version of madrigal: export the run again."

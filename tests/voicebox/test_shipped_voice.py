@@ -10,15 +10,18 @@ from typer.testing import CliRunner
 
 from madrigal.cli import app
 from madrigal.engine.pretrained import SHIPPED
-from madrigal.voicebox.loading import SHIPPED_VOICE, load_voicebox
+from madrigal.voicebox.loading import SHIPPED_VOICE, export_voicebox, load_voicebox, weight_of
 from madrigal.voicebox.speech import VoiceboxSpeech
 
 FOLDER = SHIPPED / SHIPPED_VOICE
 
 
-@pytest.fixture(scope="module")
-def speaker() -> VoiceboxSpeech:
-    return load_voicebox()
+LIVE = "voice-24k-live"
+
+
+@pytest.fixture(scope="module", params=[SHIPPED_VOICE, LIVE])
+def speaker(request: pytest.FixtureRequest) -> VoiceboxSpeech:
+    return load_voicebox(request.param)
 
 
 def test_it_says_hello_without_a_run_and_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,6 +46,18 @@ def test_heart_is_the_one_that_speaks(speaker: VoiceboxSpeech) -> None:
 
 def test_it_lasts_as_long_as_it_is_asked_to(speaker: VoiceboxSpeech) -> None:
     assert abs(speaker.say("Two seconds and a half.", seconds=2.5).seconds - 2.5) < 0.011
+
+
+def test_the_live_one_is_its_student_and_shares_its_parts(tmp_path: Path) -> None:
+    teacher, student = load_voicebox(), load_voicebox(LIVE)
+    assert student.voicebox.config.distilled_steps == 4
+    own = {name for name, tensor in student.state_dict().items() if not torch.equal(tensor, teacher.state_dict()[name])}
+    assert own
+    assert all(name.startswith("voicebox.") for name in own)
+    assert weight_of(LIVE, student) < 40
+    export_voicebox(LIVE, tmp_path / "mine")  # whole: it needs no shipped voice any more
+    mine = load_voicebox(tmp_path / "mine")
+    assert torch.equal(mine.say("Yes.", seed=1).wave, student.say("Yes.", seed=1).wave)
 
 
 def test_it_is_small_and_its_card_names_the_licence_of_its_data() -> None:
