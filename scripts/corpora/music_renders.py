@@ -2,8 +2,8 @@
 
 OUT/train              3,000 tunes of five seconds at 16 kHz
 OUT/valid              200 more
-OUT/test-pairs         500 more, with tunes that are not among the others
-OUT/test-combinations  200 tunes of combinations of instrument, tempo and mode that no other set has
+OUT/test-pairs         500 more; no tune of a set before it has their notes on the same instrument, none their captions
+OUT/test-combinations  200 such tunes of combinations of instrument, tempo and mode that no other set has
 
 The tunes come from a grammar, the sounds from the soundfont TimGM6mb (Debian, GPL-2), which TinySoundFont plays (PyPI,
 MIT). Each row has a caption as its text (a full one in the tests), others in `captions`, and the attributes that they
@@ -79,8 +79,32 @@ def _levelled(audio: np.ndarray, rate: int) -> np.ndarray:
     return (audio * fade).astype(np.float32)
 
 
+class Known:
+    """What the sets so far have: tunes, how they begin on which instrument, and captions."""
+
+    OPENING = 8
+    """Notes by which a tune is known again, however fast and loud it is played."""
+
+    def __init__(self) -> None:
+        self.tunes: set[Tune] = set()
+        self.openings: set[tuple[str, tuple[int, ...]]] = set()
+        self.captions: set[str] = set()
+
+    def opening(self, attributes: Attributes, tune: Tune) -> tuple[str, tuple[int, ...]]:
+        return attributes.instrument, tuple(note.pitch for note in tune.notes[: self.OPENING])
+
+    def has_heard(self, attributes: Attributes, tune: Tune, texts: list[str]) -> bool:
+        """Whether a test would ask for what training has met."""
+        return self.opening(attributes, tune) in self.openings or texts[0] in self.captions
+
+    def add(self, attributes: Attributes, tune: Tune, texts: list[str]) -> None:
+        self.tunes.add(tune)
+        self.openings.add(self.opening(attributes, tune))
+        self.captions.update(texts)
+
+
 def drawn(
-    name: str, count: int, seed: int, seconds: float, known: set[Tune]
+    name: str, count: int, seed: int, seconds: float, known: Known
 ) -> Iterator[tuple[Attributes, Tune, list[str]]]:
     """The tunes of one set with their captions: the combinations in turn, all else by chance, none that is known."""
     rng = random.Random(f"{seed}/{name}")
@@ -91,13 +115,18 @@ def drawn(
             rng.shuffle(allowed)
         attributes = draw_attributes(allowed[number % len(allowed)], rng)
         tune = compose(attributes, seconds, rng)
-        while tune in known:
+        while tune in known.tunes:
             tune = compose(attributes, seconds, rng)
-        known.add(tune)
-        yield attributes, tune, captions(attributes, rng)
+        texts = captions(attributes, rng)
+        while name.startswith("test") and known.has_heard(attributes, tune, texts):
+            attributes = draw_attributes(allowed[number % len(allowed)], rng)
+            tune = compose(attributes, seconds, rng)
+            texts = captions(attributes, rng)
+        known.add(attributes, tune, texts)
+        yield attributes, tune, texts
 
 
-def build_set(out: Path, name: str, count: int, seed: int, seconds: float, font: Soundfont, known: set[Tune]) -> None:
+def build_set(out: Path, name: str, count: int, seed: int, seconds: float, font: Soundfont, known: Known) -> None:
     """Write one set. A test is asked with full captions; training also hears of a tune in few words."""
     rng = random.Random(f"{seed}/{name}/texts")
     with CorpusWriter(out / name, LICENCE, synthetic=True) as writer:
@@ -117,7 +146,7 @@ def build(out: Path, cache: Path, seed: int, sets: dict[str, int], seconds: floa
     """Write the sets, each with tunes that no set before it has."""
     path = debian_package("timgm6mb-soundfont", cache) / "usr/share/sounds/sf2/TimGM6mb.sf2"
     font = Soundfont(path, rate)
-    known: set[Tune] = set()
+    known = Known()
     for name, count in sets.items():
         build_set(out, name, count, seed, seconds, font, known)
 

@@ -105,6 +105,21 @@ def test_unheard_combinations_are_in_one_set_alone(tmp_path: Path) -> None:
     assert {mode for _, _, mode in held_out()} == set(SCALES)
 
 
+def test_a_test_asks_for_no_notes_and_no_caption_that_training_has() -> None:
+    known = music_renders.Known()
+    sets = {name: list(music_renders.drawn(name, count, 0, 5.0, known)) for name, count in music_renders.SETS.items()}
+
+    def openings(name: str) -> set[Any]:
+        return {(a.instrument, tuple(note.pitch for note in tune.notes[:8])) for a, tune, _ in sets[name]}
+
+    heard = openings("train") | openings("valid")
+    said = {text for name in ("train", "valid") for _, _, texts in sets[name] for text in texts}
+    for name in ("test-pairs", "test-combinations"):
+        assert not openings(name) & heard
+        assert not {texts[0] for _, _, texts in sets[name]} & said
+        assert len(sets[name]) == music_renders.SETS[name]
+
+
 def test_a_seed_repeats_and_another_differs(tmp_path: Path) -> None:
     first, again, other = (built(tmp_path / name, seed) for name, seed in (("a", 0), ("b", 0), ("c", 1)))
     assert list(first["train"]) == list(again["train"]) != list(other["train"])
