@@ -89,12 +89,14 @@ function voiceList(onpick) {
   async function update(choose) {
     ({ voices } = await get('/v1/audio/voices'));
     const several = new Set(voices.map((voice) => voice.model)).size > 1;
+    // Each model has a default; that of the first is the studio's.
+    const first = voices.findIndex((voice) => (choose ? voice.id === choose : voice.default));
     replace(
       select,
       voices.map((voice, index) =>
         el(
           'option',
-          { value: index, selected: choose ? voice.id === choose : voice.default },
+          { value: index, selected: index === first },
           `${voice.name}${several ? `, ${voice.model}` : ''}${voice.uploaded ? ' (yours)' : ''}`,
         ),
       ),

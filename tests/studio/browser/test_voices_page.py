@@ -34,6 +34,26 @@ def test_a_sentence_is_spoken_and_has_the_right_length(open_page: Any, spoken: b
     assert soundfile.info(saved.value.path()).frames == whole.frames
 
 
+def test_what_is_built_into_a_voice_cannot_be_chosen(open_page: Any) -> None:
+    page = open_page("voices")
+    choice = page.locator("select[name=voice]")
+    until(page, "document.querySelectorAll('select[name=voice] option').length > 1")
+    assert choice.evaluate("select => select.selectedOptions[0].textContent") == "hibari-heart, voice-24k-live"
+    steps, guidance = page.get_by_label("Steps"), page.get_by_label("Guidance")
+    assert steps.is_disabled()
+    assert guidance.is_disabled()
+    assert steps.get_attribute("aria-valuetext") == "built in"
+    choice.select_option(label="hibari-heart, voice-24k")
+    assert steps.is_enabled()
+    steps.fill("2")
+    page.get_by_label("Text").fill("Yes.")
+    with page.expect_response("**/v1/audio/speech") as answer:
+        page.get_by_role("button", name="Speak").click()
+    asked = answer.value.request.post_data_json
+    assert (asked["model"], asked["steps"]) == ("voice-24k", 2)
+    page.locator(".take").wait_for()
+
+
 def test_speaking_needs_no_mouse(open_page: Any) -> None:
     page = open_page("runs")
     page.locator("h1", has_text="Runs").wait_for()
