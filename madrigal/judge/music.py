@@ -17,6 +17,7 @@ from madrigal.errors import UserError
 from madrigal.judge.estimates import Estimate, of_mean, of_share
 from madrigal.judge.music_classifier import features_of
 from madrigal.judge.music_descriptors import Described, describe
+from madrigal.judge.music_features import Vector
 from madrigal.judge.music_judges import MEASURES, Judges, Known
 from madrigal.judge.record import Record, SavedReport
 from madrigal.judge.report import Example
@@ -84,6 +85,9 @@ class MusicReport(SavedReport):
     title: str
     sample_rate: int
     trained_on: int = Field(description="recordings that the judges know")
+    reference: int | None = Field(
+        None, description="of these, those that distances of all ways are to; none: an older report, see `music_page`"
+    )
     ways: list[Way]
     clips: list[Judged]
     notes: list[str] = Field(default_factory=list)
@@ -112,10 +116,10 @@ def evaluate_music(
     features = {label: features_of([clip.waves[label] for clip in clips], rate) for label in labels}
     described = {label: [describe(clip.waves[label], rate) for clip in clips] for label in labels}
     heard = {label: judges.hear(features[label], described[label]) for label in labels}
+    # One reference for all ways, or their distances would not compare: recordings of which none is judged.
+    reference = evenly(known.features, len(clips))
     ways = []
     for number, label in enumerate(labels):
-        # A recording is no nearer to itself than to others of its kind.
-        others = features[RECORDING] if RECORDING in labels and label != RECORDING else known.features
         ways.append(
             Way(
                 label=label,
@@ -125,7 +129,7 @@ def evaluate_music(
                 similarity=of_mean([clip.scores[label][0] for clip in clips if label in clip.scores]),
                 similarity_shuffled=of_mean([clip.scores[label][1] for clip in clips if label in clip.scores]),
                 centroid_error=_centroid_error(described, label),
-                distances=judges.distances(features[label], others),
+                distances=judges.distances(features[label], reference),
             )
         )
         if progress is not None:
@@ -134,11 +138,17 @@ def evaluate_music(
         title=title,
         sample_rate=rate,
         trained_on=len(known.features),
+        reference=len(reference),
         ways=ways,
         clips=[_judged(clip, index, heard) for index, clip in enumerate(clips)],
         notes=list(notes),
         examples=[_example(clip) for clip in clips[:examples]],
     )
+
+
+def evenly(rows: Vector, count: int) -> Vector:
+    """So many of the rows, from the first to the last, or all where there are fewer."""
+    return rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).round().astype(int)]
 
 
 def derangement(count: int, seed: int) -> list[int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,7 @@ from madrigal.judge.music import GENERATED, RECORDING, Clip, MusicReport, derang
 from madrigal.judge.music_classifier import InstrumentClassifier, features_of
 from madrigal.judge.music_descriptors import NearestCentre, beats_per_minute, describe
 from madrigal.judge.music_judges import Judges, Known
-from madrigal.judge.music_page import instrument_rows, show_music, write_music
+from madrigal.judge.music_page import instrument_rows, remarks, show_music, write_music
 
 RATE = 16_000
 SECONDS = 4.0
@@ -157,6 +159,41 @@ def test_recordings_are_nearer_to_recordings_than_noise(known: Known) -> None:
     noise = [0.1 * np.random.default_rng(i).standard_normal(RATE).astype(np.float32) for i in range(24)]
     near, far = (judges.distances(features_of(some, RATE), known.features) for some in (waves, noise))
     assert all(near[name] < 0.3 * far[name] for name in near)
+
+
+def test_distances_of_all_ways_compare(known: Known, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is between as many clips and the same recordings, none of them a clip: equal waves are equally far."""
+    asked = []
+    plain = Judges.distances
+
+    def watched(judges: Judges, features: np.ndarray, others: np.ndarray) -> dict[str, float]:
+        asked.append((features, others))
+        return plain(judges, features, others)
+
+    monkeypatch.setattr(Judges, "distances", watched)
+    same = [dataclasses.replace(clip, waves={**clip.waves, GENERATED: clip.waves[RECORDING]}) for clip in clips()]
+    report = evaluate_music(same, known)
+    assert report.reference == len(same) == 12
+    assert report.way(GENERATED).distances == report.way(RECORDING).distances
+    for features, others in asked:
+        assert features.shape == others.shape
+        np.testing.assert_array_equal(others, asked[0][1])
+        assert all((known.features == row).all(1).any() for row in others)
+
+
+def test_few_recordings_are_all_the_reference(known: Known) -> None:
+    few = Known(known.features[:6], known.described[:6], known.attributes[:6])
+    assert evaluate_music(clips(), few).reference == 6
+
+
+def test_an_older_report_says_that_its_distances_do_not_compare(report: MusicReport, tmp_path: Path) -> None:
+    written = write_music(report, tmp_path)["json"]
+    said = json.loads(written.read_text())
+    del said["reference"]
+    written.write_text(json.dumps(said))
+    older = MusicReport.load(written)
+    assert any("do not compare" in remark for remark in remarks(older))
+    assert any("the same 12 of the recordings" in remark for remark in remarks(report))
 
 
 def test_another_clip_is_never_the_same() -> None:
