@@ -32,6 +32,11 @@ class Described(NamedTuple):
     centroid: float
     mode: str
 
+    @property
+    def sounds(self) -> bool:
+        """Whether it is more than silence."""
+        return bool(np.isfinite(self.centroid))
+
 
 def describe(wave: Any, rate: int) -> Described:
     """All of them of one clip; what cannot be found in silence is no number."""

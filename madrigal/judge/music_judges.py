@@ -38,7 +38,9 @@ class Judges:
 
     def __init__(self, known: Known, *, seed: int = 0) -> None:
         self.known = known
-        self.classifier = InstrumentClassifier.fit(known.features, known.labels("instrument"), seed=seed)
+        instruments = known.labels("instrument")
+        told = [i for i, one in enumerate(known.described) if one.sounds and instruments[i]]
+        self.classifier = InstrumentClassifier.fit(known.features[told], [instruments[i] for i in told], seed=seed)
         beats = [float(np.log2(one.beats)) for one in known.described]
         self.centres = {
             "tempo": NearestCentre(beats, known.labels("tempo")),
@@ -47,9 +49,10 @@ class Judges:
         self.axes = components(known.features, AXES)[1].T
 
     def hear(self, features: Vector, described: Sequence[Described]) -> dict[str, list[str]]:
-        """What every clip is taken for, by measure."""
+        """What every clip is taken for, by measure; "" where there is nothing to hear."""
+        instruments = self.classifier.predict(features)
         return {
-            "instrument": self.classifier.predict(features),
+            "instrument": [name if one.sounds else "" for name, one in zip(instruments, described, strict=True)],
             "tempo": [self.centres["tempo"](float(np.log2(one.beats))) for one in described],
             "register": [self.centres["register"](one.pitch) for one in described],
             "mode": [one.mode for one in described],

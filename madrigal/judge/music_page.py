@@ -64,7 +64,7 @@ def instrument_rows(report: MusicReport) -> tuple[list[str], Rows]:
             heard.setdefault(clip.true["instrument"], Counter())[said] += 1
     rows: Rows = []
     for asked, counts in sorted(heard.items()):
-        others = ", ".join(f"{name} {times}" for name, times in counts.most_common() if name != asked)
+        others = ", ".join(f"{name or 'silence'} {times}" for name, times in counts.most_common() if name != asked)
         rows.append([asked, share(of_share(counts[asked], counts.total())), Mark(others or "–", "faint")])
     return ["asked for", "heard", "or rather"], rows
 
@@ -118,7 +118,8 @@ def music_page(report: MusicReport, curves: Sequence[Series] = (), lead: str = "
         page.facts(facts)
     add_sections(page, report, SECTIONS, remarks(report))
     heard = {
-        clip.name: {label: [", ".join(said.values())] for label, said in clip.heard.items()} for clip in report.clips
+        clip.name: {label: [", ".join(filter(None, said.values()))] for label, said in clip.heard.items()}
+        for clip in report.clips
     }
     add_examples(page, report.examples, heard, picture_of)
     add_training(page, curves)

@@ -99,6 +99,31 @@ def test_silence_is_described_as_nothing() -> None:
     assert NearestCentre([1.0, 2.0], ["a", "b"])(found.pitch) == ""
 
 
+def silent(clip: Clip) -> Clip:
+    return dataclasses.replace(clip, waves={**clip.waves, GENERATED: np.zeros_like(clip.waves[GENERATED])})
+
+
+def test_silence_is_no_instrument(known: Known) -> None:
+    """It is neither heard as one, nor do the judges learn that an instrument is silent."""
+    report = evaluate_music([silent(clip) for clip in clips()], known)
+    assert all(set(clip.heard[GENERATED].values()) == {""} for clip in report.clips)
+    assert {one.right.mean for one in report.way().agreements} == {0.0}
+    assert report.way().centroid_error is None
+    assert "silence 4" in str(instrument_rows(report)[1])
+    waves, rows = tunes(12, 2)
+    mute = {"instrument": "kazoo"}
+    learned = Judges(Known.of([*waves, np.zeros(RATE), np.zeros(RATE)], RATE, [*rows, mute, mute]))
+    assert learned.classifier.names == sorted(HARMONICS)
+
+
+def test_a_silent_clip_among_others_changes_only_its_own_row(known: Known, report: MusicReport) -> None:
+    made = clips()
+    other = evaluate_music([silent(made[0]), *made[1:]], known)
+    assert [clip.heard for clip in other.clips[1:]] == [clip.heard for clip in report.clips[1:]]
+    assert other.way().centroid_error is not None
+    assert other.way().centroid_error.count == len(made) - 1
+
+
 def test_loudness_and_rate_make_no_difference() -> None:
     wave = tune("organ", "slow", "high", "major")
     at_twice = np.repeat(wave, 2)  # roughly, and with images far above
