@@ -18,7 +18,7 @@ from madrigal.judge.estimates import Estimate, of_mean, of_share
 from madrigal.judge.music_classifier import features_of
 from madrigal.judge.music_descriptors import Described, describe
 from madrigal.judge.music_features import Vector
-from madrigal.judge.music_judges import MEASURES, Judges, Known
+from madrigal.judge.music_judges import MEASURES, Judges, Known, check_numbers
 from madrigal.judge.record import Record, SavedReport
 from madrigal.judge.report import Example
 from madrigal.judge.signals import as_channels
@@ -111,6 +111,9 @@ def evaluate_music(
     """Judge clips, which all have the same ways, by judges that were trained on `known` recordings."""
     if len(clips) < 2:
         raise UserError("There is too little to evaluate: give two captions at least.")
+    for clip in clips:
+        for label, wave in clip.waves.items():
+            check_numbers(wave, f"The clip {clip.name} ({label})")
     judges, rate, labels = Judges(known, seed=seed), clips[0].rate, list(clips[0].waves)
     shuffled = derangement(len(clips), seed)
     features = {label: features_of([clip.waves[label] for clip in clips], rate) for label in labels}
@@ -125,7 +128,7 @@ def evaluate_music(
                 label=label,
                 count=len(clips),
                 seconds=sum(as_channels(clip.waves[label]).shape[1] for clip in clips) / rate,
-                agreements=_agreements(heard[label], clips, known, shuffled),
+                agreements=_agreements(heard[label], clips, judges, shuffled),
                 similarity=of_mean([clip.scores[label][0] for clip in clips if label in clip.scores]),
                 similarity_shuffled=of_mean([clip.scores[label][1] for clip in clips if label in clip.scores]),
                 centroid_error=_centroid_error(described, label),
@@ -141,7 +144,7 @@ def evaluate_music(
         reference=len(reference),
         ways=ways,
         clips=[_judged(clip, index, heard) for index, clip in enumerate(clips)],
-        notes=list(notes),
+        notes=[*notes, *_not_judged(clips, judges)],
         examples=[_example(clip) for clip in clips[:examples]],
     )
 
@@ -159,21 +162,28 @@ def derangement(count: int, seed: int) -> list[int]:
 
 
 def _agreements(
-    heard: Mapping[str, Sequence[str]], clips: Sequence[Clip], known: Known, shuffled: Sequence[int]
+    heard: Mapping[str, Sequence[str]], clips: Sequence[Clip], judges: Judges, shuffled: Sequence[int]
 ) -> list[Agreement]:
     found = []
     for measure in MEASURES:
         true = [clip.attributes.get(measure, "") for clip in clips]
-        if not all(true):
+        names = judges.names(measure)
+        if not all(true) or len(names) < 2:
             continue
         right = sum(said == name for said, name in zip(heard[measure], true, strict=True))
         wrong = sum(said == true[other] for said, other in zip(heard[measure], shuffled, strict=True))
-        chance = 1 / max(1, len(set(known.labels(measure))))
-        count = len(clips)
-        found.append(
-            Agreement(measure=measure, right=of_share(right, count), shuffled=of_share(wrong, count), chance=chance)
-        )
+        right_share, wrong_share = (of_share(hits, len(clips)) for hits in (right, wrong))
+        found.append(Agreement(measure=measure, right=right_share, shuffled=wrong_share, chance=1 / len(names)))
     return found
+
+
+def _not_judged(clips: Sequence[Clip], judges: Judges) -> list[str]:
+    """A sentence for each measure that the clips tell the truth of, and the judges could not learn."""
+    return [
+        f"The {measure} is not judged: the recordings that the judges know show fewer than two kinds of it."
+        for measure in MEASURES
+        if len(judges.names(measure)) < 2 and all(clip.attributes.get(measure) for clip in clips)
+    ]
 
 
 def _centroid_error(described: Mapping[str, Sequence[Described]], label: str) -> Estimate | None:

@@ -221,6 +221,46 @@ def test_an_older_report_says_that_its_distances_do_not_compare(report: MusicRep
     assert any("the same 12 of the recordings" in remark for remark in remarks(report))
 
 
+def without(known: Known, *measures: str) -> Known:
+    rows = [{name: said for name, said in row.items() if name not in measures} for row in known.attributes]
+    return dataclasses.replace(known, attributes=rows)
+
+
+def test_what_the_judges_could_not_learn_is_not_judged(known: Known) -> None:
+    report = evaluate_music(clips(), without(known, "tempo", "register", "mode"))
+    assert [one.measure for one in report.way().agreements] == ["instrument", "mode"]  # a mode needs no examples
+    assert report.way().agreement("mode").chance == 0.5
+    assert [note.split(" is not judged")[0] for note in report.notes] == ["The tempo", "The register"]
+    one_tempo = [{**row, "tempo": "slow"} for row in known.attributes]
+    report = evaluate_music(clips(), dataclasses.replace(known, attributes=one_tempo))
+    assert "tempo" not in {one.measure for one in report.way().agreements}
+
+
+def test_recordings_that_do_not_tell_are_no_kind_of_their_own(known: Known, report: MusicReport) -> None:
+    half = [row if i % 2 else {"instrument": row["instrument"]} for i, row in enumerate(known.attributes)]
+    found = evaluate_music(clips(), dataclasses.replace(known, attributes=half))
+    assert found.way().agreement("tempo").chance == report.way().agreement("tempo").chance == 0.5
+    assert all(clip.heard[RECORDING]["tempo"] in BEATS for clip in found.clips)
+
+
+def test_known_clips_too_short_for_a_tempo_leave_it_out() -> None:
+    waves, rows = tunes(12, 1)
+    report = evaluate_music(clips(), Known.of([wave[:3000] for wave in waves], RATE, rows))
+    assert "tempo" not in {one.measure for one in report.way().agreements}
+    assert any("The tempo is not judged" in note for note in report.notes)
+
+
+def test_samples_that_are_no_numbers_are_refused(known: Known) -> None:
+    made = clips(3)
+    bad = made[1].waves[GENERATED].copy()
+    bad[100] = np.nan
+    made[1] = dataclasses.replace(made[1], waves={**made[1].waves, GENERATED: bad})
+    with pytest.raises(UserError, match=r"clip-1 \(Generated\) has samples that are not finite"):
+        evaluate_music(made, known)
+    with pytest.raises(UserError, match="Recording 2 of those that the judges"):
+        Known.of([tunes(1, 1)[0][0], bad], RATE, [{}, {}])
+
+
 def test_another_clip_is_never_the_same() -> None:
     for count in (2, 3, 50):
         found = derangement(count, 0)
