@@ -1,6 +1,7 @@
 """Judging music from text: what independent ears hear of it, beside the codec's ceiling and the recordings."""
 
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,8 +86,26 @@ def attributes_of(entry: Entry) -> dict[str, str]:
     return {name: str(said[name]) for name in MEASURES if said.get(name)}
 
 
-def known_recordings(source: Path, prepared_in: Path, rate: int, *, limit: int = KNOWN) -> Known:
-    """Recordings of a folder, evenly chosen: what the judges are trained on."""
+def shared(files: Iterable[Path], others: Iterable[Path]) -> set[Path]:
+    """Those of `files` whose content is that of one of the `others`, under whatever name."""
+    mine, theirs = ([path for path in paths if path.is_file()] for paths in (files, others))
+    sizes = {path.stat().st_size for path in mine} & {path.stat().st_size for path in theirs}
+    known = {_digest(path) for path in theirs if path.stat().st_size in sizes}
+    return {path for path in mine if path.stat().st_size in sizes and _digest(path) in known}
+
+
+def _digest(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
+
+
+def known_recordings(
+    source: Path, prepared_in: Path, rate: int, *, without: Sequence[Path] = (), limit: int = KNOWN
+) -> tuple[Known, int]:
+    """Recordings of a folder, evenly chosen, that the judges are trained on; and how many were left out.
+
+    These are the files that they will judge (`without`): an ear that knows them by heart would always be right.
+    """
     manifest = manifest_of(source, prepared_in)
     entries = [entry for entry in manifest if "instrument" in attributes_of(entry)]
     if not entries:
@@ -94,9 +113,25 @@ def known_recordings(source: Path, prepared_in: Path, rate: int, *, limit: int =
             f"The recordings of {source} do not say their instrument, so that no judge can learn it: "
             "name others with --known FOLDER."
         )
-    entries = entries[:: -(-len(entries) // limit)]
-    waves = [read(manifest.resolve(entry), sample_rate=rate, channels=1).numpy() for entry in entries]
-    return Known.of(waves, rate, [attributes_of(entry) for entry in entries])
+    judged = shared(map(manifest.resolve, entries), without)
+    left = [entry for entry in entries if manifest.resolve(entry) not in judged]
+    if len({attributes_of(entry)["instrument"] for entry in left}) < 2 and judged:
+        raise UserError(
+            f"The judges cannot learn from {source}, for {len(judged)} of its {len(entries)} recordings are those that "
+            "they have to judge: name others with --known FOLDER, or judge others with --data FOLDER."
+        )
+    chosen = left[:: -(-len(left) // limit)]
+    waves = [read(manifest.resolve(entry), sample_rate=rate, channels=1).numpy() for entry in chosen]
+    return Known.of(waves, rate, [attributes_of(entry) for entry in chosen]), len(entries) - len(left)
+
+
+def learned_by_heart(run: Path, prepared_in: Path, files: Sequence[Path]) -> int:
+    """How many of the files are in the data of a run; none where that is not known or no longer there."""
+    source = (recipe_of(run).get("data") or {}).get("path")
+    if source is None or not Path(source).exists():
+        return 0
+    manifest = manifest_of(Path(source), prepared_in)
+    return len(shared(files, map(manifest.resolve, manifest)))
 
 
 def trained_on(run: Path) -> Path:
@@ -125,7 +160,7 @@ def evaluate_musiclm(
 ) -> tuple[MusicReport, Path]:
     """Judge a run or an exported folder on captioned recordings that it has not seen; writes the report to a folder.
 
-    The judges learn from `known` recordings, or from those that the run was trained on.
+    The judges learn from `known` recordings, or from those that the run was trained on, but never from what they judge.
     """
     prepare_process()
     source = trained_on(run) if known is None else known
@@ -135,11 +170,20 @@ def evaluate_musiclm(
     entries = [entry for entry in manifest if entry.text and "instrument" in attributes_of(entry)][:limit]
     if len(entries) < 2:
         raise UserError(f"{data} has fewer than two recordings with a text and an instrument in its manifest.")
-    heard = known_recordings(source, folder / "data" / "known", model.sample_rate)
+    files = [manifest.resolve(entry) for entry in entries]
+    heard, left_out = known_recordings(source, folder / "data" / "known", model.sample_rate, without=files)
+    seen = learned_by_heart(run, folder / "data" / "run", files)
     clips = clips_of(model, manifest, entries, samples=samples, sampling=sampling, seed=seed, progress=progress)
-    note = f"The best of {samples} by MuLaN's similarity. {drawn_with(sampling, seed)}"
+    notes = [f"The best of {samples} by MuLaN's similarity. {drawn_with(sampling, seed)}"]
+    if seen:
+        notes.append(
+            f"{seen} of the {len(files)} recordings are in the data that the run was trained on: "
+            "the figures do not tell how it does with what is new to it."
+        )
+    if left_out:
+        notes.append(f"The judges have not learned from {left_out} recordings that they judge here.")
     report = evaluate_music(
-        clips, heard, title=f"{run.name} on {len(clips)} captions", notes=[note], seed=seed, progress=progress
+        clips, heard, title=f"{run.name} on {len(clips)} captions", notes=notes, seed=seed, progress=progress
     )
     write_music(report, folder, curves_of_parts(run, CURVES))
     return report, folder

@@ -17,7 +17,8 @@ from madrigal.errors import UserError
 from madrigal.judge.estimates import Estimate, of_mean, of_share
 from madrigal.judge.music_classifier import features_of
 from madrigal.judge.music_descriptors import Described, describe
-from madrigal.judge.music_judges import MEASURES, Judges, Known
+from madrigal.judge.music_features import Vector
+from madrigal.judge.music_judges import MEASURES, Judges, Known, check_numbers
 from madrigal.judge.record import Record, SavedReport
 from madrigal.judge.report import Example
 from madrigal.judge.signals import as_channels
@@ -84,6 +85,9 @@ class MusicReport(SavedReport):
     title: str
     sample_rate: int
     trained_on: int = Field(description="recordings that the judges know")
+    reference: int | None = Field(
+        None, description="of these, those that distances of all ways are to; none: an older report, see `music_page`"
+    )
     ways: list[Way]
     clips: list[Judged]
     notes: list[str] = Field(default_factory=list)
@@ -107,25 +111,28 @@ def evaluate_music(
     """Judge clips, which all have the same ways, by judges that were trained on `known` recordings."""
     if len(clips) < 2:
         raise UserError("There is too little to evaluate: give two captions at least.")
+    for clip in clips:
+        for label, wave in clip.waves.items():
+            check_numbers(wave, f"The clip {clip.name} ({label})")
     judges, rate, labels = Judges(known, seed=seed), clips[0].rate, list(clips[0].waves)
     shuffled = derangement(len(clips), seed)
     features = {label: features_of([clip.waves[label] for clip in clips], rate) for label in labels}
     described = {label: [describe(clip.waves[label], rate) for clip in clips] for label in labels}
     heard = {label: judges.hear(features[label], described[label]) for label in labels}
+    # One reference for all ways, or their distances would not compare: recordings of which none is judged.
+    reference = evenly(known.features, len(clips))
     ways = []
     for number, label in enumerate(labels):
-        # A recording is no nearer to itself than to others of its kind.
-        others = features[RECORDING] if RECORDING in labels and label != RECORDING else known.features
         ways.append(
             Way(
                 label=label,
                 count=len(clips),
                 seconds=sum(as_channels(clip.waves[label]).shape[1] for clip in clips) / rate,
-                agreements=_agreements(heard[label], clips, known, shuffled),
+                agreements=_agreements(heard[label], clips, judges, shuffled),
                 similarity=of_mean([clip.scores[label][0] for clip in clips if label in clip.scores]),
                 similarity_shuffled=of_mean([clip.scores[label][1] for clip in clips if label in clip.scores]),
                 centroid_error=_centroid_error(described, label),
-                distances=judges.distances(features[label], others),
+                distances=judges.distances(features[label], reference),
             )
         )
         if progress is not None:
@@ -134,11 +141,17 @@ def evaluate_music(
         title=title,
         sample_rate=rate,
         trained_on=len(known.features),
+        reference=len(reference),
         ways=ways,
         clips=[_judged(clip, index, heard) for index, clip in enumerate(clips)],
-        notes=list(notes),
+        notes=[*notes, *_not_judged(clips, judges)],
         examples=[_example(clip) for clip in clips[:examples]],
     )
+
+
+def evenly(rows: Vector, count: int) -> Vector:
+    """So many of the rows, from the first to the last, or all where there are fewer."""
+    return rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).round().astype(int)]
 
 
 def derangement(count: int, seed: int) -> list[int]:
@@ -149,21 +162,28 @@ def derangement(count: int, seed: int) -> list[int]:
 
 
 def _agreements(
-    heard: Mapping[str, Sequence[str]], clips: Sequence[Clip], known: Known, shuffled: Sequence[int]
+    heard: Mapping[str, Sequence[str]], clips: Sequence[Clip], judges: Judges, shuffled: Sequence[int]
 ) -> list[Agreement]:
     found = []
     for measure in MEASURES:
         true = [clip.attributes.get(measure, "") for clip in clips]
-        if not all(true):
+        names = judges.names(measure)
+        if not all(true) or len(names) < 2:
             continue
         right = sum(said == name for said, name in zip(heard[measure], true, strict=True))
         wrong = sum(said == true[other] for said, other in zip(heard[measure], shuffled, strict=True))
-        chance = 1 / max(1, len(set(known.labels(measure))))
-        count = len(clips)
-        found.append(
-            Agreement(measure=measure, right=of_share(right, count), shuffled=of_share(wrong, count), chance=chance)
-        )
+        right_share, wrong_share = (of_share(hits, len(clips)) for hits in (right, wrong))
+        found.append(Agreement(measure=measure, right=right_share, shuffled=wrong_share, chance=1 / len(names)))
     return found
+
+
+def _not_judged(clips: Sequence[Clip], judges: Judges) -> list[str]:
+    """A sentence for each measure that the clips tell the truth of, and the judges could not learn."""
+    return [
+        f"The {measure} is not judged: the recordings that the judges know show fewer than two kinds of it."
+        for measure in MEASURES
+        if len(judges.names(measure)) < 2 and all(clip.attributes.get(measure) for clip in clips)
+    ]
 
 
 def _centroid_error(described: Mapping[str, Sequence[Described]], label: str) -> Estimate | None:

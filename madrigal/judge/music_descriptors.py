@@ -23,6 +23,8 @@ MAJOR = np.array([6.35, 2.23, 3.48, 2.33, 4.38, 4.09, 2.52, 5.19, 2.39, 3.66, 2.
 MINOR = np.array([6.33, 2.68, 3.52, 5.38, 2.60, 3.53, 2.54, 4.75, 3.98, 2.69, 3.34, 3.17])
 """How well each of the twelve tones fits a key (Krumhansl and Kessler, 1982), from the tonic on."""
 
+MODES = {"major": MAJOR, "minor": MINOR}
+
 
 class Described(NamedTuple):
     """Beats in a minute, MIDI pitch of the lowest tone, Hertz of the centre of the spectrum, and "major" or "minor"."""
@@ -31,6 +33,11 @@ class Described(NamedTuple):
     pitch: float
     centroid: float
     mode: str
+
+    @property
+    def sounds(self) -> bool:
+        """Whether it is more than silence."""
+        return bool(np.isfinite(self.centroid))
 
 
 def describe(wave: Any, rate: int) -> Described:
@@ -79,21 +86,24 @@ def _mode(spectra: npt.NDArray[Any], hertz: npt.NDArray[Any]) -> str:
     chroma = heard / np.maximum(np.bincount(tones, minlength=12), 1)
     best = {
         name: max(float(np.corrcoef(np.roll(profile, tonic), chroma)[0, 1]) for tonic in range(12))
-        for name, profile in (("major", MAJOR), ("minor", MINOR))
+        for name, profile in MODES.items()
     }
     return max(best, key=lambda name: best[name])
 
 
 class NearestCentre:
-    """Names for a number: the name whose median is nearest, in the numbers of clips of which the name is known."""
+    """Names for a number: the name whose median is nearest, in the numbers of clips of which the name is known.
+
+    "" is no name.
+    """
 
     def __init__(self, values: Sequence[float], names: Sequence[str]) -> None:
         known = np.asarray(values, dtype=np.float64)
-        own = {name: known[[n == name for n in names]] for name in dict.fromkeys(names)}
+        own = {name: known[[n == name for n in names]] for name in dict.fromkeys(names) if name}
         self.centres = {name: float(np.nanmedian(part)) for name, part in own.items() if np.isfinite(part).any()}
 
     def __call__(self, value: float) -> str:
-        """ "" for what is no number."""
-        if not np.isfinite(value):
+        """ "" for what is no number, or where nothing is known."""
+        if not np.isfinite(value) or not self.centres:
             return ""
         return min(self.centres, key=lambda name: abs(self.centres[name] - value))

@@ -64,7 +64,7 @@ def instrument_rows(report: MusicReport) -> tuple[list[str], Rows]:
             heard.setdefault(clip.true["instrument"], Counter())[said] += 1
     rows: Rows = []
     for asked, counts in sorted(heard.items()):
-        others = ", ".join(f"{name} {times}" for name, times in counts.most_common() if name != asked)
+        others = ", ".join(f"{name or 'silence'} {times}" for name, times in counts.most_common() if name != asked)
         rows.append([asked, share(of_share(counts[asked], counts.total())), Mark(others or "–", "faint")])
     return ["asked for", "heard", "or rather"], rows
 
@@ -79,8 +79,7 @@ SECTIONS = (
     Section(
         "Similarity",
         similarity_rows,
-        "Cosines by the model's own MuLaN, which also ranks its samples; distances to the recordings of the captions, "
-        "and of these to the recordings of training.",
+        "Cosines by the model's own MuLaN, which also ranks its samples; distances to recordings.",
     ),
 )
 
@@ -92,7 +91,14 @@ def remarks(report: MusicReport) -> Sequence[str]:
         f"{way.count} captions, clips of {way.seconds / way.count:.1f} s at {report.sample_rate / 1000:g} kHz; the "
         f"judges know {report.trained_on} recordings; ± is half of the 95 % interval."
     )
-    return [said, *report.notes]
+    if report.reference is None:
+        compared = (
+            "This report was written by an older version: distances of recordings are to those that the judges know, "
+            "the others are to the captions' own recordings, and the two do not compare."
+        )
+    else:
+        compared = f"All distances are to the same {report.reference} of the recordings that the judges know."
+    return [said, compared, *report.notes]
 
 
 def show_music(report: MusicReport, console: Console | None = None) -> None:
@@ -112,7 +118,8 @@ def music_page(report: MusicReport, curves: Sequence[Series] = (), lead: str = "
         page.facts(facts)
     add_sections(page, report, SECTIONS, remarks(report))
     heard = {
-        clip.name: {label: [", ".join(said.values())] for label, said in clip.heard.items()} for clip in report.clips
+        clip.name: {label: [", ".join(filter(None, said.values()))] for label, said in clip.heard.items()}
+        for clip in report.clips
     }
     add_examples(page, report.examples, heard, picture_of)
     add_training(page, curves)

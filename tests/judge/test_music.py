@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,7 @@ from madrigal.judge.music import GENERATED, RECORDING, Clip, MusicReport, derang
 from madrigal.judge.music_classifier import InstrumentClassifier, features_of
 from madrigal.judge.music_descriptors import NearestCentre, beats_per_minute, describe
 from madrigal.judge.music_judges import Judges, Known
-from madrigal.judge.music_page import instrument_rows, show_music, write_music
+from madrigal.judge.music_page import instrument_rows, remarks, show_music, write_music
 
 RATE = 16_000
 SECONDS = 4.0
@@ -97,6 +99,31 @@ def test_silence_is_described_as_nothing() -> None:
     assert NearestCentre([1.0, 2.0], ["a", "b"])(found.pitch) == ""
 
 
+def silent(clip: Clip) -> Clip:
+    return dataclasses.replace(clip, waves={**clip.waves, GENERATED: np.zeros_like(clip.waves[GENERATED])})
+
+
+def test_silence_is_no_instrument(known: Known) -> None:
+    """It is neither heard as one, nor do the judges learn that an instrument is silent."""
+    report = evaluate_music([silent(clip) for clip in clips()], known)
+    assert all(set(clip.heard[GENERATED].values()) == {""} for clip in report.clips)
+    assert {one.right.mean for one in report.way().agreements} == {0.0}
+    assert report.way().centroid_error is None
+    assert "silence 4" in str(instrument_rows(report)[1])
+    waves, rows = tunes(12, 2)
+    mute = {"instrument": "kazoo"}
+    learned = Judges(Known.of([*waves, np.zeros(RATE), np.zeros(RATE)], RATE, [*rows, mute, mute]))
+    assert learned.classifier.names == sorted(HARMONICS)
+
+
+def test_a_silent_clip_among_others_changes_only_its_own_row(known: Known, report: MusicReport) -> None:
+    made = clips()
+    other = evaluate_music([silent(made[0]), *made[1:]], known)
+    assert [clip.heard for clip in other.clips[1:]] == [clip.heard for clip in report.clips[1:]]
+    assert other.way().centroid_error is not None
+    assert other.way().centroid_error.count == len(made) - 1
+
+
 def test_loudness_and_rate_make_no_difference() -> None:
     wave = tune("organ", "slow", "high", "major")
     at_twice = np.repeat(wave, 2)  # roughly, and with images far above
@@ -157,6 +184,81 @@ def test_recordings_are_nearer_to_recordings_than_noise(known: Known) -> None:
     noise = [0.1 * np.random.default_rng(i).standard_normal(RATE).astype(np.float32) for i in range(24)]
     near, far = (judges.distances(features_of(some, RATE), known.features) for some in (waves, noise))
     assert all(near[name] < 0.3 * far[name] for name in near)
+
+
+def test_distances_of_all_ways_compare(known: Known, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is between as many clips and the same recordings, none of them a clip: equal waves are equally far."""
+    asked = []
+    plain = Judges.distances
+
+    def watched(judges: Judges, features: np.ndarray, others: np.ndarray) -> dict[str, float]:
+        asked.append((features, others))
+        return plain(judges, features, others)
+
+    monkeypatch.setattr(Judges, "distances", watched)
+    same = [dataclasses.replace(clip, waves={**clip.waves, GENERATED: clip.waves[RECORDING]}) for clip in clips()]
+    report = evaluate_music(same, known)
+    assert report.reference == len(same) == 12
+    assert report.way(GENERATED).distances == report.way(RECORDING).distances
+    for features, others in asked:
+        assert features.shape == others.shape
+        np.testing.assert_array_equal(others, asked[0][1])
+        assert all((known.features == row).all(1).any() for row in others)
+
+
+def test_few_recordings_are_all_the_reference(known: Known) -> None:
+    few = Known(known.features[:6], known.described[:6], known.attributes[:6])
+    assert evaluate_music(clips(), few).reference == 6
+
+
+def test_an_older_report_says_that_its_distances_do_not_compare(report: MusicReport, tmp_path: Path) -> None:
+    written = write_music(report, tmp_path)["json"]
+    said = json.loads(written.read_text())
+    del said["reference"]
+    written.write_text(json.dumps(said))
+    older = MusicReport.load(written)
+    assert any("do not compare" in remark for remark in remarks(older))
+    assert any("the same 12 of the recordings" in remark for remark in remarks(report))
+
+
+def without(known: Known, *measures: str) -> Known:
+    rows = [{name: said for name, said in row.items() if name not in measures} for row in known.attributes]
+    return dataclasses.replace(known, attributes=rows)
+
+
+def test_what_the_judges_could_not_learn_is_not_judged(known: Known) -> None:
+    report = evaluate_music(clips(), without(known, "tempo", "register", "mode"))
+    assert [one.measure for one in report.way().agreements] == ["instrument", "mode"]  # a mode needs no examples
+    assert report.way().agreement("mode").chance == 0.5
+    assert [note.split(" is not judged")[0] for note in report.notes] == ["The tempo", "The register"]
+    one_tempo = [{**row, "tempo": "slow"} for row in known.attributes]
+    report = evaluate_music(clips(), dataclasses.replace(known, attributes=one_tempo))
+    assert "tempo" not in {one.measure for one in report.way().agreements}
+
+
+def test_recordings_that_do_not_tell_are_no_kind_of_their_own(known: Known, report: MusicReport) -> None:
+    half = [row if i % 2 else {"instrument": row["instrument"]} for i, row in enumerate(known.attributes)]
+    found = evaluate_music(clips(), dataclasses.replace(known, attributes=half))
+    assert found.way().agreement("tempo").chance == report.way().agreement("tempo").chance == 0.5
+    assert all(clip.heard[RECORDING]["tempo"] in BEATS for clip in found.clips)
+
+
+def test_known_clips_too_short_for_a_tempo_leave_it_out() -> None:
+    waves, rows = tunes(12, 1)
+    report = evaluate_music(clips(), Known.of([wave[:3000] for wave in waves], RATE, rows))
+    assert "tempo" not in {one.measure for one in report.way().agreements}
+    assert any("The tempo is not judged" in note for note in report.notes)
+
+
+def test_samples_that_are_no_numbers_are_refused(known: Known) -> None:
+    made = clips(3)
+    bad = made[1].waves[GENERATED].copy()
+    bad[100] = np.nan
+    made[1] = dataclasses.replace(made[1], waves={**made[1].waves, GENERATED: bad})
+    with pytest.raises(UserError, match=r"clip-1 \(Generated\) has samples that are not finite"):
+        evaluate_music(made, known)
+    with pytest.raises(UserError, match="Recording 2 of those that the judges"):
+        Known.of([tunes(1, 1)[0][0], bad], RATE, [{}, {}])
 
 
 def test_another_clip_is_never_the_same() -> None:

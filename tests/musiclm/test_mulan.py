@@ -1,5 +1,6 @@
 """MuLaN itself: one space, options that act, batches in chunks, what is saved, and older scripts."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -110,12 +111,23 @@ def test_dropout_is_the_same_when_a_chunk_is_encoded_again() -> None:
         {"hierarchical_contrastive_loss": True},
         {"dim_latent": 8},
         {"init_temp": 20.0},
-        {"init_temp": 10.0, "max_temp": 10.0, "sigmoid_contrastive_loss": True},
     ],
 )
 def test_every_option_of_mulan_changes_its_loss(options: dict[str, Any]) -> None:
     losses = [float(mulan(PLAIN, **more)(WAVES, TEXTS).detach()) for more in ({}, options)]
     assert losses[0] != losses[1]
+
+
+@pytest.mark.parametrize("sigmoid", [False, True])
+def test_max_temp_is_where_a_scale_that_grows_stops(sigmoid: bool) -> None:
+    losses = []
+    for start, highest in ((20.0, 20.0), (50.0, 20.0), (50.0, 100.0)):
+        model = mulan(PLAIN, max_temp=highest, sigmoid_contrastive_loss=sigmoid)
+        with torch.no_grad():
+            model.contrast.temperatures.fill_(math.log(start))
+        losses.append(float(model(WAVES, TEXTS).detach()))
+    assert losses[0] == pytest.approx(losses[1])
+    assert losses[1] != pytest.approx(losses[2])
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from torch import Tensor
 from madrigal import MuLaNTrainer, UserError
 from madrigal.data.prepare import prepare
 from madrigal.musiclm.captions import CaptionedSource, collate_pairs, named
-from madrigal.musiclm.mulan_trainer import MuLaNPlan
 from madrigal.musiclm.retrieval import places, spread
 
 
@@ -277,7 +276,3 @@ def test_places_share_ties_and_know_equal_captions() -> None:
     assert places(rows, rows.roll(1, 0), torch.arange(4)).tolist() == [2.0] * 4  # one before it, and two like it
     assert spread(alike) == pytest.approx(1.0)
     assert spread(rows) == pytest.approx(0.0)
-
-
-def test_the_plan_says_what_accumulation_is_not() -> None:
-    assert "no larger batch" in (MuLaNPlan.__doc__ or "")

@@ -123,8 +123,9 @@ def test_a_sound_may_stand_in_the_place_of_a_text(music: MusicLM) -> None:
     made = music(audio=low[None], audio_sample_hz=16000, seconds=0.4)
     assert made.shape == (20 * FRAME,)
     ids = [music.mulan_embed_quantizer.ids_of(wavs=wave[None]) for wave in (low, high)]
-    if not torch.equal(*ids):
-        assert not torch.equal(made, music(audio=high[None], audio_sample_hz=16000, seconds=0.4))
+    assert not torch.equal(*ids)
+    assert torch.equal(made, music(audio=low[None], audio_sample_hz=16000, seconds=0.4))
+    assert not torch.equal(made, music(audio=high[None], audio_sample_hz=16000, seconds=0.4))
     with pytest.raises(UserError, match="one prompt"):
         music("a low hum", audio=low[None])
 

@@ -1,6 +1,7 @@
 """`evaluate` with a MusicLM."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from small_music import CAPTIONS, recorded
 
 from madrigal.data.manifest import Manifest
 from madrigal.musiclm.loading import export_musiclm
+from madrigal.musiclm_evaluation import shared
 
 
 def named(folder: Path) -> Path:
@@ -27,7 +29,8 @@ def madrigal(capsys: pytest.CaptureFixture[str]) -> Command:
 
 def test_a_run_is_judged(madrigal: Command, music_run: Path, tmp_path: Path) -> None:
     named(music_run.parent / "recordings")
-    test = named(recorded(tmp_path / "test", count=3, seconds=1.0))
+    test = named(recorded(tmp_path / "test", count=8, seconds=1.0))
+    Manifest(test, [Manifest.load(test).entries[number] for number in (0, 4, 7)]).write(test)  # pitches of training
     words = ("evaluate", music_run, "--data", test, "--samples", "2", "-o", tmp_path / "report", "--limit", "3")
     found = json.loads(madrigal.done(*words, "--json"))
     assert [way["label"] for way in found["ways"]] == ["Generated", "Ceiling", "Recording"]
@@ -51,7 +54,7 @@ def test_mistakes_are_told(madrigal: Command, music_run: Path, tmp_path: Path) -
 
 
 def test_an_exported_folder_is_judged_as_its_run_is(madrigal: Command, music_run: Path, tmp_path: Path) -> None:
-    known = named(recorded(tmp_path / "known", count=6, seconds=1.0))
+    known = named(recorded(tmp_path / "known", count=6, seconds=1.5))
     test = named(recorded(tmp_path / "test", count=3, seconds=1.0))
     folder = export_musiclm(music_run, tmp_path / "music")
     words = ("--data", test, "--known", known, "--samples", "1", "--json")
@@ -61,3 +64,34 @@ def test_an_exported_folder_is_judged_as_its_run_is(madrigal: Command, music_run
     )
     assert ours["ways"] == theirs["ways"]
     assert ours["trained_on"] == 6
+
+
+def test_the_judges_do_not_learn_from_what_they_judge(madrigal: Command, music_run: Path, tmp_path: Path) -> None:
+    """Neither from the same files nor from copies, and what the run has learned from is told."""
+    training = named(music_run.parent / "recordings")
+    words = ("--samples", "1", "--json", "-o", tmp_path / "report")
+    found = json.loads(madrigal.done("evaluate", music_run, "--data", training, "--limit", "3", *words))
+    assert found["trained_on"] == 5
+    told = " ".join(found["notes"])
+    assert "3 of the 3 recordings are in the data that the run was trained on" in told
+    assert "not learned from 3 recordings" in told
+    copies = shutil.copytree(training, tmp_path / "copies")
+    refused = madrigal.refused("evaluate", music_run, "--data", copies, *words)
+    assert "8 of its 8 recordings are those that they have to judge" in refused
+    fresh = named(recorded(tmp_path / "fresh", count=3, seconds=1.0))
+    found = json.loads(madrigal.done("evaluate", music_run, "--data", fresh, *words))
+    assert found["trained_on"] == 8
+    assert len(found["notes"]) == 1
+    known = named(recorded(tmp_path / "known", count=6, seconds=1.5))
+    found = json.loads(madrigal.done("evaluate", music_run, "--data", copies, "--known", known, *words))
+    assert "8 of the 8 recordings" in found["notes"][1]
+    assert len(found["notes"]) == 2
+
+
+def test_files_are_shared_by_what_is_in_them(tmp_path: Path) -> None:
+    names = ("one", "copy", "same-size", "longer")
+    paths = [tmp_path / name for name in names]
+    for path, content in zip(paths, (b"abc", b"abc", b"abd", b"abcd"), strict=True):
+        path.write_bytes(content)
+    assert shared(paths, [paths[0], tmp_path / "gone"]) == set(paths[:2])
+    assert shared([tmp_path / "gone"], paths) == set()

@@ -8,7 +8,7 @@ import torch
 from launching import on_two_ranks
 from quantizers_on_ranks import train, trainer
 from safetensors.torch import load_file
-from small_music import recorded, small_mulan, small_quantizer
+from small_music import recorded, small_mulan, small_quantizer, tones
 
 import madrigal
 from madrigal.engine.checkpoint import checkpoint_name
@@ -114,8 +114,23 @@ def test_a_run_goes_on_with_its_own_mulan_only(place: Path, tmp_path: Path) -> N
 def test_every_option_of_the_quantizer_changes_something() -> None:
     base = small_quantizer()
     assert small_quantizer(rq_num_quantizers=2).ids_of(texts=["a"]).shape == (1, 2)
-    assert small_quantizer(codebook_size=4).rq.codebook_size != base.rq.codebook_size
-    assert small_quantizer(rq_ema_decay=0.5).rq.codebooks.decay != base.rq.codebooks.decay
+    sounds = base.placed(base.mulan.get_audio_latents(tones(32)))
+    assert (
+        int(base.quantize(sounds).codes.max()) >= 4 > int(small_quantizer(codebook_size=4).quantize(sounds).codes.max())
+    )
     assert small_quantizer(dims=8).width_of("fine") == 8
     with pytest.raises(UserError, match="as many conditioning_dims"):
         small_quantizer(dims=(8, 8))
+
+
+def test_a_code_keeps_less_of_itself_the_smaller_rq_ema_decay_is() -> None:
+    moved = []
+    for decay in (0.0, 0.5, 0.99):
+        made = small_quantizer(rq_num_quantizers=1, rq_ema_decay=decay)
+        code = made.rq.codebooks.vectors[0, 0, 3].clone()
+        sounds = (code + 0.01).expand(64, -1)
+        assert made.quantize(sounds, collect=True).codes.unique().tolist() == [3]
+        made.rq.commit()
+        moved.append(float((made.rq.codebooks.vectors[0, 0, 3] - code).mean()))
+    assert moved[0] == pytest.approx(0.01, abs=1e-4)  # it keeps nothing
+    assert moved[0] > moved[1] > moved[2] > 0
