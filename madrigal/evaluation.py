@@ -1,7 +1,7 @@
 """Judging what a run has learned: where the systems meet the judges."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,10 @@ import torch
 
 from madrigal.data.audio import read, resample
 from madrigal.data.manifest import Entry, Manifest
+from madrigal.data.shared_files import shared
 from madrigal.data.source import AnyListing, AudioSource, Source, manifest_of
 from madrigal.data.split import split
+from madrigal.engine.learned import recipe_of
 from madrigal.engine.machine import prepare_process
 from madrigal.engine.recipe import build_config, read_recipe
 from madrigal.errors import UserError
@@ -192,3 +194,17 @@ def kept_from_training(
     if not kept:
         raise UserError(f"{run} was trained on all of its data: name other {what} with --data FOLDER.")
     return type(manifest)(manifest.root, [entries[index] for index in kept])
+
+
+def known_to(run: Path, prepared_in: Path, files: Sequence[Path]) -> list[str]:
+    """A note where some of the files are in the data of a run; none where its data is not known or no longer there."""
+    source = (recipe_of(run).get("data") or {}).get("path")
+    if source is None or not Path(source).exists():
+        return []
+    manifest = manifest_of(Path(source), prepared_in)
+    seen = len(shared(files, map(manifest.resolve, manifest)))
+    told = (
+        f"{seen} of the {len(files)} recordings are in the data that the run was trained on: "
+        "the figures do not tell how it does with what is new to it."
+    )
+    return [told] if seen else []

@@ -13,7 +13,7 @@ from madrigal.data.manifest import Entry
 from madrigal.data.source import manifest_of
 from madrigal.engine.machine import prepare_process
 from madrigal.errors import UserError
-from madrigal.evaluation import held_out
+from madrigal.evaluation import held_out, known_to
 from madrigal.judge.curves import read_curves, select
 from madrigal.judge.retrieval import Hit, RetrievalReport, Tagging, judge_ranks, judge_tags, write_retrieval
 from madrigal.musiclm.captions import is_captioned
@@ -67,7 +67,10 @@ def evaluate_mulan(
         spread={"sounds": spread(audio), "texts": spread(text)},
         taggings=[tagging(mulan, entries, audio, name, prompts) for name in class_fields(entries, tags)],
         hits=_hits(entries, audio, text, found["text to sound"]),
-        notes=[f"Trained on clips; a longer recording is the mean of its pieces. Model {mulan.fingerprint()}."],
+        notes=[
+            f"Trained on clips; a longer recording is the mean of its pieces. Model {mulan.fingerprint()}.",
+            *([] if data is None else known_to(Path(run), folder / "data" / "run", files)),
+        ],
     )
     heard = {name for hit in report.hits for name in hit.found}
     sounds = {

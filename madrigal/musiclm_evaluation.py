@@ -1,7 +1,6 @@
 """Judging music from text: what independent ears hear of it, beside the codec's ceiling and the recordings."""
 
-import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,12 @@ from torch import Tensor
 from madrigal.audiolm.draws import Samplings, drawn_with
 from madrigal.data.audio import read
 from madrigal.data.manifest import Entry, Manifest
+from madrigal.data.shared_files import shared
 from madrigal.data.source import manifest_of
 from madrigal.engine.learned import recipe_of
 from madrigal.engine.machine import prepare_process
 from madrigal.errors import UserError
+from madrigal.evaluation import known_to
 from madrigal.judge.curves import curves_of_parts
 from madrigal.judge.music import CEILING, GENERATED, RECORDING, Clip, MusicReport, derangement, evaluate_music
 from madrigal.judge.music_judges import MEASURES, Known
@@ -86,19 +87,6 @@ def attributes_of(entry: Entry) -> dict[str, str]:
     return {name: str(said[name]) for name in MEASURES if said.get(name)}
 
 
-def shared(files: Iterable[Path], others: Iterable[Path]) -> set[Path]:
-    """Those of `files` whose content is that of one of the `others`, under whatever name."""
-    mine, theirs = ([path for path in paths if path.is_file()] for paths in (files, others))
-    sizes = {path.stat().st_size for path in mine} & {path.stat().st_size for path in theirs}
-    known = {_digest(path) for path in theirs if path.stat().st_size in sizes}
-    return {path for path in mine if path.stat().st_size in sizes and _digest(path) in known}
-
-
-def _digest(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()
-
-
 def known_recordings(
     source: Path, prepared_in: Path, rate: int, *, without: Sequence[Path] = (), limit: int = KNOWN
 ) -> tuple[Known, int]:
@@ -123,15 +111,6 @@ def known_recordings(
     chosen = left[:: -(-len(left) // limit)]
     waves = [read(manifest.resolve(entry), sample_rate=rate, channels=1).numpy() for entry in chosen]
     return Known.of(waves, rate, [attributes_of(entry) for entry in chosen]), len(entries) - len(left)
-
-
-def learned_by_heart(run: Path, prepared_in: Path, files: Sequence[Path]) -> int:
-    """How many of the files are in the data of a run; none where that is not known or no longer there."""
-    source = (recipe_of(run).get("data") or {}).get("path")
-    if source is None or not Path(source).exists():
-        return 0
-    manifest = manifest_of(Path(source), prepared_in)
-    return len(shared(files, map(manifest.resolve, manifest)))
 
 
 def trained_on(run: Path) -> Path:
@@ -172,14 +151,9 @@ def evaluate_musiclm(
         raise UserError(f"{data} has fewer than two recordings with a text and an instrument in its manifest.")
     files = [manifest.resolve(entry) for entry in entries]
     heard, left_out = known_recordings(source, folder / "data" / "known", model.sample_rate, without=files)
-    seen = learned_by_heart(run, folder / "data" / "run", files)
     clips = clips_of(model, manifest, entries, samples=samples, sampling=sampling, seed=seed, progress=progress)
     notes = [f"The best of {samples} by MuLaN's similarity. {drawn_with(sampling, seed)}"]
-    if seen:
-        notes.append(
-            f"{seen} of the {len(files)} recordings are in the data that the run was trained on: "
-            "the figures do not tell how it does with what is new to it."
-        )
+    notes += known_to(run, folder / "data" / "run", files)
     if left_out:
         notes.append(f"The judges have not learned from {left_out} recordings that they judge here.")
     report = evaluate_music(

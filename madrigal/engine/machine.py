@@ -4,6 +4,7 @@ On a CPU the time of a training step goes to the memory allocator as much as to 
 large tensor back to the kernel and asks for it again, page by page. Raising its thresholds keeps the pages.
 """
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -27,10 +28,8 @@ def keep_memory() -> bool:
 
 def give_memory_back() -> None:
     """Hand pages that hold nothing to the kernel, for a process that works now and then and must not grow."""
-    try:
+    with contextlib.suppress(AttributeError, OSError):  # no glibc
         ctypes.CDLL(None).malloc_trim(0)
-    except (AttributeError, OSError):
-        pass  # no glibc
 
 
 def keep_few_kernels(count: int = 64) -> None:

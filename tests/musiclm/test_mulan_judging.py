@@ -73,6 +73,16 @@ def test_a_model_that_knows_nothing_is_at_chance(prepared: Path, tmp_path: Path)
     assert all(way.recall[1].mean < 0.4 for way in report.ways)
 
 
+def test_pairs_that_a_run_was_trained_on_are_told(prepared: Path, tmp_path: Path) -> None:
+    place = mulan().save_pretrained(tmp_path / "mulan")
+    report, _ = evaluate_mulan(place, data=prepared, out=tmp_path / "report")
+    assert "trained on:" not in " ".join(report.notes)
+    (place / "recipe.yaml").write_text(f"system: mulan\ndata: {{path: {prepared}}}\n")
+    report, _ = evaluate_mulan(place, data=prepared, out=tmp_path / "again")
+    count = report.pairs
+    assert f"{count} of the {count} recordings are in the data that the run was trained on" in " ".join(report.notes)
+
+
 def test_fields_that_are_not_there_are_told(prepared: Path, exported: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is low"):
         evaluate_mulan(exported, data=prepared, out=tmp_path, tags=["instrument"])

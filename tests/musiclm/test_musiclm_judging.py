@@ -9,8 +9,8 @@ from commanding import Command
 from small_music import CAPTIONS, recorded
 
 from madrigal.data.manifest import Manifest
+from madrigal.data.shared_files import shared
 from madrigal.musiclm.loading import export_musiclm
-from madrigal.musiclm_evaluation import shared
 
 
 def named(folder: Path) -> Path:
