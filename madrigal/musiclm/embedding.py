@@ -7,11 +7,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from madrigal.data.audio import probe, read, resample
+from madrigal.data.audio import DecodeError, probe, read, resample
 from madrigal.musiclm.mulan import MuLaN
 
 PIECE_SECONDS = 10.0
-"""A longer recording is embedded in pieces of this length, or the model's own, and is the mean of them."""
+"""A longer recording is embedded in pieces of this length, and is the mean of them.
+
+It is the same for every model, however long the clips were that it learned from.
+"""
 TEXTS = 64
 """Captions that are embedded at once."""
 
@@ -31,6 +34,8 @@ def embedding_of_file(mulan: MuLaN, path: Path, *, piece_seconds: float = PIECE_
     """The same of an audio file, whatever its rate and channels."""
     rate = probe(path).sample_rate
     wave = resample(read(path, channels=1), rate, mulan.sample_rate)
+    if not wave.numel():
+        raise DecodeError.of(path, "it has no samples")
     device = mulan.audio.rows.device
     return embedding_of(mulan, wave[0].to(device), piece_seconds=piece_seconds).cpu()
 

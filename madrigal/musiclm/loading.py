@@ -36,7 +36,9 @@ def load_embed_quantizer(place: str | Path, *, averaged: bool = True) -> MuLaNEm
     path = Path(place)
     if not path.is_dir():
         raise UserError(f"There is no quantizer {place}; name a run of mulan-quantizer or an exported folder.")
-    path = path / QUANTIZER if (path / QUANTIZER).is_dir() else path
+    inside = _quantizer_of(path)
+    if inside != path:
+        return load_embed_quantizer(inside, averaged=averaged)
     return MuLaNEmbedQuantizer.from_pretrained(path, averaged=averaged)
 
 
@@ -54,7 +56,7 @@ def load_musiclm(run: str | Path, *, averaged: bool = True, device: str | torch.
     path = Path(run)
     if not is_musiclm(path):
         raise UserError(f"{run} is neither a run of musiclm nor an exported one.")
-    quantizer = load_embed_quantizer(_quantizer_of(path), averaged=averaged)
+    quantizer = load_embed_quantizer(path, averaged=averaged)
     if (path / CONFIG).is_file():
         audio_lm = _exported_audiolm(path, quantizer)
     else:
@@ -62,10 +64,13 @@ def load_musiclm(run: str | Path, *, averaged: bool = True, device: str | torch.
     return moved(MusicLM(audio_lm, quantizer), device)
 
 
-def _quantizer_of(path: Path) -> str:
-    """In the run, or where its recipe says that a finished one is."""
+def _quantizer_of(path: Path) -> Path:
+    """In a run of all parts, or where its recipe says that a finished one is; elsewhere `path` itself."""
+    inside = path / QUANTIZER
+    if inside.is_dir() or not is_musiclm(path):
+        return inside if inside.is_dir() else path
     said = recipe_of(path).get(QUANTIZER)
-    return said if isinstance(said, str) and not (path / QUANTIZER).is_dir() else str(path / QUANTIZER)
+    return Path(said) if isinstance(said, str) else inside
 
 
 def _exported_audiolm(path: Path, quantizer: MuLaNEmbedQuantizer) -> AudioLM:

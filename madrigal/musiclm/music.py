@@ -34,9 +34,16 @@ class MusicLM(nn.Module):
                 f"The {' and the '.join(without)} stage was trained without a conditioner, and a text would change "
                 "nothing: train it with conditioner=RUN of a mulan-quantizer."
             )
+        made_by = mulan_embed_quantizer.fingerprint()
         for stage in stages:
-            if stage.audio_conditioner is None:
+            known = stage.audio_conditioner
+            if known is None:
                 stage.audio_conditioner = mulan_embed_quantizer
+            elif isinstance(known, MuLaNEmbedQuantizer) and known.fingerprint() != made_by:
+                raise UserError(
+                    f"The {stage.namespace} stage was trained with another quantizer, and would take these codes for "
+                    "others: name the quantizer that its recipe names."
+                )
         self.eval()
 
     @property
@@ -45,13 +52,13 @@ class MusicLM(nn.Module):
         return int(self.audio_lm.codec.target_sample_hz)
 
     def forward(self, text: str | Sequence[str] | None = None, num_samples: int = 1, **options: Any) -> Any:
-        """The best of `num_samples` draws: [samples] for one text, for several [texts, samples] or a list of waves.
+        """The best of `num_samples` draws: [samples] for one prompt, [prompts, samples] for several.
 
-        The options are those of `draw`.
+        Several of different lengths, and so without `seconds`, are a list of waves. The options are those of `draw`.
         """
         best = [drawn.waves[0] for drawn in self.draw(text, num_samples, **options)]
-        if text is None or isinstance(text, str):
-            return best[0] if len(best) == 1 else best
+        if len(best) == 1 and (text is None or isinstance(text, str)):
+            return best[0]
         return torch.stack(best) if len({wave.shape for wave in best}) == 1 else best
 
     @torch.no_grad()
@@ -69,23 +76,29 @@ class MusicLM(nn.Module):
     ) -> list[Drawn]:
         """`num_samples` draws for each prompt, ranked by how similar the MuLaN finds them to it.
 
-        A prompt is a text, or in its place the sound of `audio` [prompts, samples], whose melody, instruments or mood
-        the music is to have. `prime_wave` [samples] is gone on from, and is the prompt itself where there is no other.
-        Sample i is drawn with seed + i, whatever other prompts there are; each may have a seed of its own. Other
-        options are AudioLM's, such as `seconds` and `sampling`.
+        A prompt is a text, or in its place the sound of `audio` [prompts, samples]. Of a sound the stages get one place
+        in MuLaN's space: the music has what that place tells, such as instruments and mood, and a melody of its own.
+        `prime_wave` [samples], or one for each prompt [prompts, samples], is gone on from with its melody; where there
+        is no other prompt, it is the prompt, too. Sample i is drawn with seed + i, whatever other prompts there are;
+        each may have a seed of its own. Other options are AudioLM's, such as `seconds` and `sampling`.
         """
         if num_samples < 1:
             raise UserError(f"num_samples is {num_samples}; give 1 or more.")
+        audio, prime_wave = _rows("audio", audio), _rows("prime_wave", prime_wave)
         with eval_mode(self):
             latents, is_text = self._prompts(
                 text, audio, audio_sample_hz, prime_wave, prime_wave_input_sample_hz or self.sample_rate
             )
-            quantizer = self.mulan_embed_quantizer
-            ids = quantizer.quantize(quantizer.placed(latents, text=is_text)).codes[:, 0]
+            ids = self.mulan_embed_quantizer.codes_of(latents, text=is_text)
             firsts = [seed] * len(latents) if isinstance(seed, int) else list(seed)
             seeds = [first + sample for first in firsts for sample in range(num_samples)]
             if prime_wave is not None:
-                primes = prime_wave.reshape(-1)[None].expand(len(seeds), -1)
+                if len(prime_wave) not in (1, len(latents)):
+                    raise UserError(
+                        f"prime_wave has {len(prime_wave)} rows for {len(latents)} prompts; give one for all or one "
+                        "for each, and of a stereo sound the mean of its channels."
+                    )
+                primes = prime_wave.expand(len(latents), -1).repeat_interleave(num_samples, 0)
                 options |= {"prime_wave": primes, "prime_wave_input_sample_hz": prime_wave_input_sample_hz}
             waves = self.audio_lm(condition_ids=ids.repeat_interleave(num_samples, 0), seed=seeds, **options)
             mono = [wave if wave.ndim == 1 else wave.mean(0) for wave in waves]
@@ -111,7 +124,7 @@ class MusicLM(nn.Module):
         sound, rate = (audio, audio_rate or self.sample_rate) if audio is not None else (prime, prime_rate)
         if sound is None:
             raise UserError("Give a text, or sound in its place.")
-        return torch.cat([self.heard(wave, rate) for wave in (sound[None] if sound.ndim == 1 else sound)]), False
+        return torch.cat([self.heard(wave, rate) for wave in sound]), False
 
     def heard(self, wave: Tensor, rate: int) -> Tensor:
         """The joint embedding [1, dim] of a wave [samples] at `rate`: of its window, or the mean over its windows."""
@@ -129,3 +142,12 @@ class MusicLM(nn.Module):
         scores = [self.similarity(wave, latent) for wave in waves]
         order = sorted(range(len(waves)), key=lambda i: -scores[i])
         return Drawn([waves[i] for i in order], [scores[i] for i in order])
+
+
+def _rows(name: str, sound: Tensor | None) -> Tensor | None:
+    """Waves [rows, samples]; one alone is a row."""
+    if sound is not None and sound.ndim > 2:
+        raise UserError(
+            f"{name} has {sound.ndim} dimensions; give [samples], or [prompts, samples] with the mean of the channels."
+        )
+    return sound if sound is None or sound.ndim == 2 else sound.reshape(1, -1)

@@ -148,12 +148,16 @@ class MuLaNEmbedQuantizer(AudioConditionerBase, Pretrained):
     @torch.no_grad()
     def ids_of(self, *, wavs: Tensor | None = None, texts: list[str] | None = None) -> Tensor:
         """Codes [batch, levels] of waves or of texts."""
+        if wavs is not None:
+            return self.codes_of(self.mulan.get_audio_latents(wavs.to(self.device)))
+        return self.codes_of(self.mulan.get_text_latents(texts).to(self.device), text=True)
+
+    @torch.no_grad()
+    def codes_of(self, latents: Tensor, *, text: bool = False) -> Tensor:
+        """Codes [batch, levels] of joint embeddings [batch, dim], of sounds or of texts."""
         if not self.rq.initialized:
             raise UserError("This quantizer has no codes yet: train it with `madrigal train mulan-quantizer/…`.")
-        if wavs is not None:
-            return self.quantize(self.placed(self.mulan.get_audio_latents(wavs.to(self.device)))).codes[:, 0]
-        latents = self.mulan.get_text_latents(texts).to(self.device)
-        return self.quantize(self.placed(latents, text=True)).codes[:, 0]
+        return self.quantize(self.placed(latents, text=text)).codes[:, 0]
 
     def placed(self, latents: Tensor, *, text: bool = False) -> Tensor:
         """Joint embeddings [batch, dim] as they are coded: sounds and texts around one centre, at unit length.

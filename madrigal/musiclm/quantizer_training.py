@@ -99,6 +99,8 @@ class MuLaNEmbedQuantizerTrainer(Trainer):
         model, sounds = self.model, torch.cat([self._latents(batch) for batch in batches])
         model.means[:] = sounds.mean(0)
         texts = [batch["text_latents"] for batch in batches if "text_latents" in batch]
+        if model.config.center and not texts and self.is_main:
+            tell("There are no captions: texts are coded around the mean of the sounds, which is not their own")
         if texts:
             model.means[1] = torch.cat(texts).mean(0)
         model.rq.initialize(model.placed(sounds))

@@ -8,9 +8,10 @@ The fingerprint is the model's and SECONDS the length of a piece: another model 
 asked with embeddings that it does not know.
 """
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, NamedTuple
 
 import torch
@@ -69,10 +70,17 @@ class SearchIndex:
             raise UserError(f"{folder} holds no audio files ({', '.join(FORMATS)}); name another folder.")
         place = (keep_in or folder / HIDDEN) / f"{mulan.fingerprint()}-{piece_seconds:g}"
         known = _read(place, mulan.dim_latent)
-        records = [_record(path, folder) for path in files]
         index = cls(folder, [], torch.zeros(0), place)
+        records = []
+        for path in files:
+            try:
+                records.append(_record(path, folder))
+            except OSError as error:  # such as a link to nothing
+                index.unreadable[str(path.relative_to(folder))] = error.strerror or str(error)
         rows: dict[str, Tensor] = {}
         new = [record for record in records if _key(record) not in known]
+        if new:
+            _check_place(place)
         for number, record in enumerate(new):
             try:
                 path = folder / record["path"]
@@ -160,7 +168,7 @@ def _read(place: Path, dim: int) -> dict[str, Tensor]:
 
 def _write(place: Path, records: list[dict[str, Any]], rows: Tensor) -> None:
     """The list goes first and comes last: half an index has another number of rows than names, and is made again."""
-    try:
+    with _kept_in(place):
         place.mkdir(parents=True, exist_ok=True)
         for old in (FILES, GRAPH):
             (place / old).unlink(missing_ok=True)
@@ -168,5 +176,19 @@ def _write(place: Path, records: list[dict[str, Any]], rows: Tensor) -> None:
         save_file({"rows": rows.contiguous()}, beside)
         beside.replace(place / ROWS)
         write_lines(place / FILES, records)
+
+
+def _check_place(place: Path) -> None:
+    """Whether it can be written, before hours of listening."""
+    with _kept_in(place):
+        place.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=place):
+            pass
+
+
+@contextmanager
+def _kept_in(place: Path) -> Iterator[None]:
+    try:
+        yield
     except (OSError, SafetensorError) as error:
         raise UserError(f"The index could not be kept in {place} ({error}); name a place with --index.") from error

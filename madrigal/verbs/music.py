@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from madrigal.errors import UserError
-from madrigal.verbs.terminal import print_json
+from madrigal.verbs.terminal import Bar, print_json
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,7 +47,8 @@ def make_music(
     model = load_musiclm(run, device=device)
     heard: dict[str, Any] = {} if like is None else {"audio": _wave(model, like)[None]}
     heard |= {} if prompt is None else {"prime_wave": _wave(model, prompt)}
-    (drawn,) = model.draw(text, n, seconds=seconds, seed=seed, sampling=sampling, **heard)
+    with Bar("Generating"):  # all are drawn at once: it says that something goes on
+        (drawn,) = model.draw(text, n, seconds=seconds, seed=seed, sampling=sampling, **heard)
     for file, wave in zip(files, drawn.waves, strict=False):
         file.parent.mkdir(parents=True, exist_ok=True)
         write(file, wave[None].cpu(), model.sample_rate)

@@ -85,6 +85,19 @@ def test_two_ranks_are_one_with_twice_the_accumulation(place: Path, tmp_path: Pa
         torch.testing.assert_close(first[key], alone[key], atol=1e-5, rtol=1e-4)
 
 
+def test_sounds_without_captions_say_that_texts_have_no_mean_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sounds = torch.nn.functional.normalize(torch.randn(16, 8, generator=torch.Generator().manual_seed(0)), dim=-1)
+    options = {"num_train_steps": 1, "batch_size": 8, "valid_frac": 0.0}
+    for name, texts, center in (("neither", 0, True), ("left", 0, False), ("captioned", 4, True)):
+        made = MuLaNEmbedQuantizer(small_mulan(), 8, rq_num_quantizers=1, codebook_size=4, center=center)
+        data = LatentDataset(sounds, -sounds[:texts])
+        madrigal.MuLaNEmbedQuantizerTrainer(made, dataset=data, results_folder=tmp_path / name, **options).train()
+        assert ("There are no captions" in capsys.readouterr().err) == (name == "neither")
+        assert torch.equal(made.means[0], made.means[1]) == (texts == 0)
+
+
 def test_embeddings_are_computed_once(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer(place, tmp_path / "run", "plan.num_train_steps=2").train()
     (kept,) = (tmp_path / "run/data/train").glob("latents-*.safetensors")

@@ -122,6 +122,26 @@ def test_a_file_that_cannot_be_read_is_told(learned: MuLaN, music: Path) -> None
     assert len(index) == 16
 
 
+def test_links_to_nothing_and_files_of_no_samples_are_told(learned: MuLaN, music: Path) -> None:
+    (music / "gone.wav").symlink_to(music / "nowhere.wav")
+    soundfile.write(music / "nothing.wav", torch.zeros(0).numpy(), RATE)
+    index = SearchIndex.of(music, learned)
+    assert index.unreadable == {"gone.wav": "No such file or directory", "nothing.wav": "it has no samples"}
+    assert len(index) == 16
+    assert not {"gone.wav", "nothing.wav"} & {found.path for found in index.nearest(index.rows[0], 16)}
+    with pytest.raises(UserError, match="it has no samples"):
+        embedding_of_file(learned, music / "nothing.wav")
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_anything_is_heard(
+    learned: MuLaN, music: Path, heard: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(UserError, match="--index"):
+        SearchIndex.of(music, learned, keep_in=tmp_path / "file")
+    assert not heard
+
+
 def test_a_long_recording_is_the_mean_of_its_pieces(learned: MuLaN) -> None:
     first, second = chord(3), chord(9)
     whole = embedding_of(learned, torch.cat((first, second)), piece_seconds=0.5)
