@@ -146,9 +146,13 @@ class MuLaN(nn.Module, Pretrained):
         return [layer for transformer in own for layer in transformer.layers]
 
     def fingerprint(self) -> str:
-        """16 hex digits of all that a latent depends on."""
+        """16 hex digits of all that a latent depends on: of a sentence encoder the weights, wherever they lie."""
         weights = {name: tensor for name, tensor in self.exported().items() if not name.startswith(TRAINING_ONLY)}
-        return fingerprint_of(self.config.model_dump(mode="json"), weights)
+        options = self.config.model_dump(mode="json")
+        if isinstance(self.text, SentenceEncoder):
+            del options["text"]["name"]
+            weights |= {f"text.model.{name}": tensor for name, tensor in self.text.weights().items()}
+        return fingerprint_of(options, weights)
 
     def get_audio_latents(self, wavs: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Waves [batch, samples] at `sample_rate` -> [batch, dim_latent]; `lengths` [batch] says what is no padding."""
