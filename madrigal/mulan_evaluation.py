@@ -16,7 +16,7 @@ from madrigal.errors import UserError
 from madrigal.evaluation import held_out, known_to
 from madrigal.judge.curves import read_curves, select
 from madrigal.judge.retrieval import Hit, RetrievalReport, Tagging, judge_ranks, judge_tags, write_retrieval
-from madrigal.musiclm.captions import is_captioned
+from madrigal.musiclm.captions import captions_of, is_captioned
 from madrigal.musiclm.embedding import embeddings_of_files, embeddings_of_texts
 from madrigal.musiclm.mulan import MuLaN, labels_of, load_mulan
 from madrigal.musiclm.retrieval import places, spread
@@ -53,7 +53,7 @@ def evaluate_mulan(
         raise UserError(f"{manifest.root} holds {len(entries)} recordings with a caption; give at least two.")
     files = [manifest.resolve(entry) for entry in entries]
     audio = embeddings_of_files(mulan, files, progress=progress)
-    texts = [entry.text or "" for entry in entries]
+    texts = [captions_of(entry)[0] for entry in entries]
     text = embeddings_of_texts(mulan, texts)
     labels = labels_of(texts)
     rights = (labels[:, None] == labels).sum(1).tolist()
@@ -66,7 +66,7 @@ def evaluate_mulan(
         alignment=float((audio * text).sum(1).mean()),
         spread={"sounds": spread(audio), "texts": spread(text)},
         taggings=[tagging(mulan, entries, audio, name, prompts) for name in class_fields(entries, tags)],
-        hits=_hits(entries, audio, text, found["text to sound"]),
+        hits=_hits(entries, texts, audio, text, found["text to sound"]),
         notes=[
             f"Trained on clips; a longer recording is the mean of its pieces. Model {mulan.fingerprint()}.",
             *([] if data is None else known_to(Path(run), folder / "data" / "run", files)),
@@ -116,11 +116,11 @@ def tagging(mulan: MuLaN, entries: Sequence[Entry], audio: Tensor, field: str, p
     return judge_tags(field, classes, true, [classes[place] for place in nearest])
 
 
-def _hits(entries: Sequence[Entry], audio: Tensor, text: Tensor, where: Tensor) -> list[Hit]:
+def _hits(entries: Sequence[Entry], texts: Sequence[str], audio: Tensor, text: Tensor, where: Tensor) -> list[Hit]:
     """The first few texts, and what they find."""
     first = list(range(min(LISTENED, len(entries))))
     nearest = (text[first] @ audio.T).topk(min(SHOWN, len(entries))).indices.tolist()
     return [
-        Hit(text=entries[i].text or "", found=[entries[place].path for place in row], rank=float(where[i]) + 1)
+        Hit(text=texts[i], found=[entries[place].path for place in row], rank=float(where[i]) + 1)
         for i, row in zip(first, nearest, strict=True)
     ]

@@ -32,7 +32,7 @@ def validation(trainer: "Trainer") -> Figures:
                     mean, weight = term if isinstance(term, tuple) else (term, batch_size(batch))
                     sums[name] = sums.get(name, 0.0) + float(mean) * weight
                     counts[name] = counts.get(name, 0.0) + weight
-        means = trainer.conclude(ranks.weighted_means(sums, counts))
+            means = trainer.conclude(ranks.weighted_means(sums, counts))
         figures |= {prefix + name: value for name, value in means.items()}
     return figures
 

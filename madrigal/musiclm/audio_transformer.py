@@ -29,7 +29,7 @@ class AudioConfig(EncoderConfig):
 
     patch_size: Count | tuple[Count, Count] = Field(16, description="bands and frames of a patch, or one for both")
     sample_rate: Count = Field(16000, description="rate of the sound, in Hz")
-    accept_spec: bool = Field(False, description="it is given log-mels in place of waves")
+    accept_spec: bool = Field(False, description="it is given log-mels in place of waves; it is trained on waves")
     accept_spec_time_first: bool = Field(
         True, description="these are [batch, frames, bands], not [batch, bands, frames]"
     )
@@ -166,11 +166,11 @@ class AudioSpectrogramTransformer(Encoder):
             frames = self.mels.encode(x, lengths)
             whole = torch.full((len(x),), x.shape[-1]) if lengths is None else lengths
             return frames, self.mels.frames(whole.to(frames.device))
-        x = x if self.config.accept_spec_time_first else x.transpose(1, 2)
-        if x.ndim != 3 or x.shape[2] != self.mels.dim:
-            raise UserError(
-                f"The audio transformer takes log-mels of {self.mels.dim} bands; these are {list(x.shape)}."
-            )
+        time_first = self.config.accept_spec_time_first
+        if x.ndim != 3 or x.shape[2 if time_first else 1] != self.mels.dim:
+            order = f"[batch, frames, {self.mels.dim}]" if time_first else f"[batch, {self.mels.dim}, frames]"
+            raise UserError(f"The audio transformer takes log-mels {order}; these are {list(x.shape)}.")
+        x = x if time_first else x.transpose(1, 2)
         frames = self.mels.normalise(x.to(self.rows.device, torch.float32))
         counts = torch.full((len(x),), x.shape[1]) if lengths is None else lengths
         counts = counts.to(frames.device)

@@ -27,7 +27,8 @@ DRAWS = 2**62
 class CaptionedDataset(SoundDataset):
     """Crops of recordings with their captions and the seeds of their augmentation.
 
-    A manifest may give a recording several `captions` beside its `text`: training then reads one of them at random.
+    A manifest may give a recording several `captions` beside its `text`: training then reads one of them at random,
+    and validation the `text`, or where there is none the first.
     """
 
     any_caption = True
@@ -49,8 +50,9 @@ class CaptionedDataset(SoundDataset):
 def captions_of(entry: Entry) -> list[str]:
     """All that a manifest says of a recording, each text once, its `text` first."""
     more = (entry.model_extra or {}).get("captions") or []
-    several = [entry.text or "", *(text for text in more if isinstance(text, str))]
-    return list(dict.fromkeys(text for text in several if text.strip()))
+    if not isinstance(more, list) or not all(isinstance(text, str) for text in more):
+        raise UserError(f'The captions of {entry.path} are no list of texts: write "captions": ["one", "another"].')
+    return list(dict.fromkeys(text for text in (entry.text or "", *more) if text.strip()))
 
 
 class CaptionedSource(AudioSource):
@@ -67,7 +69,8 @@ class CaptionedSource(AudioSource):
             )
         if len(entries) < len(manifest) and say is not None:
             say(f"{len(manifest) - len(entries)} of {len(manifest)} recordings of {path} have no caption: left out")
-        return Manifest(manifest.root, entries)
+        # Validation and samples read the text.
+        return Manifest(manifest.root, [entry.model_copy(update={"text": captions_of(entry)[0]}) for entry in entries])
 
     def pairs(self, sample_rate: int, *, prepared_in: Path, anew: bool, say: Say | None) -> tuple[Any, Any]:
         """The training set, and the validation set where one is named."""
@@ -89,7 +92,7 @@ class CaptionedSource(AudioSource):
 
 def is_captioned(entry: Entry) -> bool:
     """Whether there are words to learn a recording by."""
-    return bool((entry.text or "").strip())
+    return bool(captions_of(entry))
 
 
 class PairedDataset(Dataset[dict[str, Any]]):

@@ -13,6 +13,7 @@ from madrigal.data.audio import read
 from madrigal.data.manifest import Entry, Manifest
 from madrigal.data.source import Say, Source, manifest_of
 from madrigal.data.tokens import digest
+from madrigal.musiclm.captions import captions_of
 from madrigal.musiclm.windows import window_starts
 from madrigal.tokenizers.fingerprint import fingerprint_of
 from madrigal.tokenizers.token_making import one_thread
@@ -81,7 +82,7 @@ def _windows(mulan: Any, manifest: Manifest, entry: Entry, seconds: float) -> Te
 
 
 def _texts(manifest: Manifest) -> list[str]:
-    return [entry.text for entry in manifest if entry.text]
+    return [captions[0] for entry in manifest if (captions := captions_of(entry))]
 
 
 def _batches(texts: list[str]) -> list[list[str]]:

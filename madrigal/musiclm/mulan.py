@@ -146,9 +146,13 @@ class MuLaN(nn.Module, Pretrained):
         return [layer for transformer in own for layer in transformer.layers]
 
     def fingerprint(self) -> str:
-        """16 hex digits of all that a latent depends on."""
+        """16 hex digits of all that a latent depends on: of a sentence encoder the weights, wherever they lie."""
         weights = {name: tensor for name, tensor in self.exported().items() if not name.startswith(TRAINING_ONLY)}
-        return fingerprint_of(self.config.model_dump(mode="json"), weights)
+        options = self.config.model_dump(mode="json")
+        if isinstance(self.text, SentenceEncoder):
+            del options["text"]["name"]
+            weights |= {f"text.model.{name}": tensor for name, tensor in self.text.weights().items()}
+        return fingerprint_of(options, weights)
 
     def get_audio_latents(self, wavs: Tensor, lengths: Tensor | None = None) -> Tensor:
         """Waves [batch, samples] at `sample_rate` -> [batch, dim_latent]; `lengths` [batch] says what is no padding."""
@@ -203,7 +207,7 @@ class MuLaN(nn.Module, Pretrained):
         seeds = torch.randint(2**62, (rows,)) if seeds is None else seeds
         size = chunk_size or rows
         if size >= rows:
-            return self.contest_of(self.pairs(wavs, texts, lengths, seeds, augment), texts, gather=gather)
+            return self.contest_of(self.pairs(wavs, texts, lengths, seeds, augment), self.labels(texts), gather=gather)
         chunks = []
         for start in range(0, rows, size):
             part = slice(start, start + size)
@@ -212,11 +216,15 @@ class MuLaN(nn.Module, Pretrained):
                 checkpoint(self.pairs, wavs[part], texts[part], real, seeds[part], augment, use_reentrant=False)
             )
         whole = Pairs(*(torch.cat(parts, dim=-2) for parts in zip(*chunks, strict=True)))
-        return self.contest_of(whole, texts, gather=gather)
+        return self.contest_of(whole, self.labels(texts), gather=gather)
 
-    def contest_of(self, pairs: Pairs, texts: Texts, *, gather: Gather = Gathered) -> Contest:
+    def labels(self, texts: Texts) -> Tensor:
+        """Int64 [batch], the same for what the text side reads as the same."""
+        return labels_of(texts, self.text.config.pad_id if isinstance(self.text, TextTransformer) else PAD)
+
+    def contest_of(self, pairs: Pairs, labels: Tensor, *, gather: Gather = Gathered) -> Contest:
         """The loss of encoded pairs, against those of all processes by `gather`; the inner layers' is added to it."""
-        labels = labels_of(texts).to(pairs.audio.device)
+        labels = labels.to(pairs.audio.device)
         contest = self.contrast.contest(pairs.audio, pairs.text, labels=labels, gather=gather)
         if self.inner is None:
             return contest
@@ -263,14 +271,19 @@ def given_texts(texts: Texts | None, raw_texts: list[str] | None) -> Texts:
     """The one of both that is given."""
     if (texts is None) == (raw_texts is None):
         raise UserError("Give MuLaN either texts or raw_texts.")
-    return texts if texts is not None else raw_texts  # type: ignore[return-value]
+    given: Texts = texts if texts is not None else raw_texts  # type: ignore[assignment]
+    if isinstance(given, str):
+        return [given]  # one text, and not one for each of its letters
+    if not len(given):
+        raise UserError("Give MuLaN at least one text.")
+    return given
 
 
-def labels_of(texts: Texts) -> Tensor:
-    """Int64 [batch], the same for the same text on whatever process, however it is padded."""
+def labels_of(texts: Texts, pad_id: int = PAD) -> Tensor:
+    """Int64 [batch], the same for the same text on whatever process, however it is padded, with PAD or `pad_id`."""
     rows: Sequence[Any] = texts.tolist() if isinstance(texts, Tensor) else texts
     if isinstance(texts, Tensor):
-        rows = [[number for number in row if number != PAD] for row in rows]
+        rows = [[number for number in row if number not in (PAD, pad_id)] for row in rows]
     digests = [hashlib.blake2b(str(row).encode(), digest_size=8).digest() for row in rows]
     return torch.tensor([int.from_bytes(digest, "little") >> 1 for digest in digests])
 

@@ -15,14 +15,17 @@ from madrigal.engine.plan import Plan
 from madrigal.engine.progress import tell
 from madrigal.engine.recordings import RecordingsTrainer
 from madrigal.engine.trainer import Figures, Terms
+from madrigal.errors import UserError
 from madrigal.layers.contrastive import Gathered
 from madrigal.musiclm.captions import CaptionedSource, PairedDataset, collate_pairs, texts_of
-from madrigal.musiclm.mulan import MuLaN, labels_of
-from madrigal.musiclm.retrieval import places, spread
+from madrigal.musiclm.mulan import MuLaN, Pairs
+from madrigal.musiclm.retrieval import places, recall_by_chance, spread
 
 RECALLS = (1, 5, 10)
 AT_CHANCE = 0.98
 """A loss that is more than this share of chance has learned nothing."""
+ALIKE = 0.05
+"""Where less than this share of all two captions of a batch differ, there is hardly anything to learn."""
 
 
 class MuLaNPlan(Plan):
@@ -66,8 +69,13 @@ class MuLaNTrainer(RecordingsTrainer):
     ) -> None:
         results = {name: options.pop(name) for name in ("results_folder", "recipe") if name in options}
         plan, given = plan_and_keywords(MuLaNPlan, plan, options if plan else _words(options), type(self).__name__)
+        if mulan.config.audio.accept_spec:
+            raise UserError(
+                "MuLaN is trained on waves: train it with accept_spec=False, and give its weights to one that takes "
+                "log-mels."
+            )
         self._shares: deque[Tensor] = deque(maxlen=20)
-        self._heard: list[tuple[Tensor, Tensor, Tensor]] = []
+        self._heard: list[tuple[Tensor, ...]] = []
         if folder is not None:
             seconds = None if data_max_length is None else data_max_length / mulan.sample_rate
             source = CaptionedSource(path=Path(folder), max_length_seconds=seconds)
@@ -82,20 +90,24 @@ class MuLaNTrainer(RecordingsTrainer):
     def first_step(self, batches: list[Batch]) -> None:
         """How loud each band is, from the first batches; a model that was trained before knows."""
         mels = self.model.audio.mels
-        if not bool(mels.fitted) and not self.model.config.audio.accept_spec:
+        if not bool(mels.fitted):
             mels.fit_batches(batches)
 
     def loss(self, turn: str, batch: Batch) -> Terms:
+        texts = texts_of(batch)
         contest = self.model.contest(
             batch["audio"],
-            texts_of(batch),
+            texts,
             lengths=batch["lengths"],
             seeds=batch.get("draw"),
             augment=True,
             gather=lambda rows: Gathered(*self.ranks.gather_rows(rows)),
             chunk_size=self.plan.chunk_size,
         )
-        self._shares.append((contest.loss / contest.chance.clamp(min=1e-6)).detach())
+        share = (contest.loss / contest.chance.clamp(min=1e-6)).detach()
+        labels = self.model.labels(texts)
+        different = (labels[:, None] != labels).float().mean()
+        self._shares.append(torch.stack((share, different.to(share.device))))
         return {"contrastive": contest.loss, "chance": contest.chance}
 
     def weight(self, turn: str, term: str) -> float:
@@ -103,8 +115,13 @@ class MuLaNTrainer(RecordingsTrainer):
 
     def after_turn(self, turn: str, applied: bool) -> Figures:
         if (self.step + 1) % self.plan.chance_alarm_every == 0:
-            share = float(torch.stack(list(self._shares)).mean())
-            if share > AT_CHANCE:
+            share, different = torch.stack(list(self._shares)).mean(0).tolist()
+            if different < ALIKE:
+                self.print(
+                    f"Only {different:.1%} of all two captions of a batch differ after {self.step + 1} steps: where "
+                    "captions are the same or empty there is nothing to learn; give recordings captions of their own."
+                )
+            elif share > AT_CHANCE:
                 self.print(
                     f"The loss is still {share:.0%} of what it is by chance (ln of the batch) after {self.step + 1} "
                     "steps: look whether captions differ and fit their recordings, raise batch_size, or change lr."
@@ -112,22 +129,24 @@ class MuLaNTrainer(RecordingsTrainer):
         return {"scale": float(self.model.contrast.scale().detach().mean())}
 
     def validate(self, batch: Batch) -> Terms:
-        """The loss of a batch beside chance; what is found among all is for the end."""
+        """A batch is encoded; what it is held against is known at the end."""
         texts = texts_of(batch)
         pairs = self.model.pairs(batch["audio"], texts, batch["lengths"])
-        contest = self.model.contest_of(pairs, texts)
-        self._heard.append((pairs.audio, pairs.text, labels_of(texts).to(self.device)))
-        return {"loss": contest.loss, "chance": contest.chance}
+        inner = (layers.transpose(0, 1) for layers in (pairs.audio_layers, pairs.text_layers))
+        self._heard.append((pairs.audio, pairs.text, *inner, self.model.labels(texts).to(self.device)))
+        return {}
 
     def conclude(self, means: Figures) -> Figures:
-        """Recall among the whole validation set, both ways, beside chance; and how the embeddings lie."""
-        heard, self._heard = self._heard, []
-        empty = torch.zeros(0, self.model.dim_latent, device=self.device)
-        # A rank that heard nothing has to gather with the others.
-        heard = heard or [(empty, empty, empty[:, 0].long())]
-        audio, text, labels = (self.ranks.gather_rows(torch.cat(side))[0] for side in zip(*heard, strict=True))
-        if not len(audio):
+        """The loss in contests as large as those of training, beside chance; recall among all; how embeddings lie."""
+        contests, self._heard = self._contests(), []
+        if not contests:
             return means
+        audio, text = (torch.cat([getattr(pairs, side) for pairs, _ in contests]) for side in ("audio", "text"))
+        labels = torch.cat([labels for _, labels in contests])
+        for pairs, own in contests:
+            found = self.model.contest_of(pairs, own)
+            for name, figure in {"loss": found.loss, "chance": found.chance}.items():
+                means[name] = means.get(name, 0.0) + float(figure) * len(own) / len(labels)
         ways = {"audio_to_text": places(audio, text, labels), "text_to_audio": places(text, audio, labels)}
         recalls = {
             f"{way}/recall@{most}": float((found < most).float().mean())
@@ -137,11 +156,28 @@ class MuLaNTrainer(RecordingsTrainer):
         return {
             **means,
             **recalls,
-            "chance/recall@10": min(1.0, 10 / len(audio)),
+            "chance/recall@10": recall_by_chance(labels, 10),
             "alignment": float((audio * text).sum(1).mean()),
             "audio_spread": spread(audio),
             "text_spread": spread(text),
         }
+
+    def _contests(self) -> list[tuple[Pairs, Tensor]]:
+        """What was heard on all ranks, with labels: their batches of one number are one contest, as in training."""
+        most = max(int(batches) for batches in self.ranks.gather(torch.tensor([len(self._heard)], device=self.device)))
+        found = []
+        for number in range(most):
+            # A rank that has no more has to gather with the others.
+            own = self._heard[number] if number < len(self._heard) else self._no_rows()
+            audio, text, *inner, labels = (self.ranks.gather_rows(rows)[0] for rows in own)
+            found.append((Pairs(audio, text, *(layers.transpose(0, 1) for layers in inner)), labels))
+        return found
+
+    def _no_rows(self) -> tuple[Tensor, ...]:
+        model, layers = self.model, len(self.model.inner_layers[0])
+        latent, inner = (model.dim_latent,), ((layers, model.audio.dim), (layers, model.text.dim))
+        rows = [torch.zeros(0, *shape, device=self.device) for shape in (latent, latent, *inner)]
+        return (*rows, torch.zeros(0, dtype=torch.long, device=self.device))
 
     def sample(self, batch: Batch) -> list[Sample]:
         """Each recording, and how similar the captions of the others are beside its own."""

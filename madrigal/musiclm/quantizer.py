@@ -54,6 +54,10 @@ class MuLaNEmbedQuantizerConfig(BaseModel):
     def _a_width_for_each(self) -> Self:
         if len(self.conditioning_dims) != len(self.namespaces):
             raise ValueError(f"{len(self.namespaces)} namespaces need as many conditioning_dims")
+        if min(self.conditioning_dims, default=1) < 1:
+            raise ValueError("conditioning_dims are widths: give numbers of 1 or more")
+        if len(set(self.namespaces)) < len(self.namespaces) or not all(map(str.isidentifier, self.namespaces)):
+            raise ValueError("namespaces are different names of letters, digits and underscores")
         return self
 
 

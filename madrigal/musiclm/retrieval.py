@@ -26,6 +26,17 @@ def places(queries: Tensor, answers: Tensor, labels: Tensor) -> Tensor:
     return torch.cat(found) if found else torch.zeros(0)
 
 
+def recall_by_chance(labels: Tensor, most: int) -> float:
+    """The share of queries that find one of the same `labels` [n] among `most` answers that are drawn blindly."""
+    count = len(labels)
+    _, kinds, rights = labels.unique(return_inverse=True, return_counts=True)
+    wrong = (count - rights[kinds]).double()
+    missed = torch.ones_like(wrong)
+    for drawn in range(min(most, count)):
+        missed = missed * ((wrong - drawn) / (count - drawn)).clamp(min=0)
+    return float((1 - missed).mean())
+
+
 def spread(rows: Tensor) -> float:
     """The mean cosine of all two of [n, dim] of unit length: near 1 when all are alike."""
     count = len(rows)

@@ -30,6 +30,22 @@ def foreign_config(checkpoint: str | Path) -> dict[str, Any] | None:
     return dict(config)
 
 
+def foreign_folder(checkpoint: str | Path, wanted: str) -> str:
+    """The folder of a checkpoint, or of a hub name that was fetched before; the network is not asked."""
+    if Path(checkpoint).is_dir():
+        return str(checkpoint)
+    transformers_library(wanted)
+    from huggingface_hub import snapshot_download
+
+    try:
+        return str(snapshot_download(str(checkpoint), local_files_only=True))
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{wanted} is not on this machine: {checkpoint} is no folder, and no hub name that was fetched before; "
+            f"fetch it with `hf download {checkpoint}`, or give the folder of a checkpoint."
+        ) from error
+
+
 def foreign_model(kind: str, checkpoint: str | Path, wanted: str) -> Any:
     """The model at a local folder or hub name, by the class `kind` of transformers, in eval mode without gradients."""
     library = transformers_library(wanted)

@@ -173,8 +173,10 @@ def test_spectra_may_be_given_in_either_order() -> None:
     first = seeded(accept_spec=True)
     second = seeded(accept_spec=True, accept_spec_time_first=False)
     torch.testing.assert_close(first(frames, augment=False), second(frames.transpose(1, 2), augment=False))
-    with pytest.raises(UserError, match="64 bands"):
+    with pytest.raises(UserError, match=r"\[batch, frames, 64\]; these are \[2, 32, 10\]"):
         first(frames[..., :10])
+    with pytest.raises(UserError, match=r"\[batch, 64, frames\]; these are \[2, 100\]"):
+        second(torch.randn(2, 100))
 
 
 @pytest.mark.parametrize(

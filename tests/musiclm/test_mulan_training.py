@@ -65,6 +65,9 @@ def test_mu5_two_ranks_are_one_with_the_same_global_batch(name: str, ranks: tupl
         for key in (
             "loss",
             "chance",
+            "valid/loss",
+            "valid/chance",
+            "valid/chance/recall@10",
             "valid/audio_to_text/recall@5",
             "valid/text_to_audio/recall@5",
             "valid/alignment",
@@ -115,6 +118,15 @@ def test_mu9_validation_covers_the_whole_split_and_changes_nothing(tmp_path: Pat
     assert {f"valid/{way}/recall@{k}" for way in ("audio_to_text", "text_to_audio") for k in (1, 5, 10)} <= set(once)
     assert -1 <= once["valid/audio_spread"] <= 1
     assert all(torch.equal(before[name], tensor) for name, tensor in made.model.state_dict().items())
+
+
+def test_what_is_averaged_is_validated_with_its_own_temperature(tmp_path: Path) -> None:
+    made = trainer(tmp_path, mulan(hierarchical_contrastive_loss=True), batch_size=8, use_ema=True)
+    before = made.validation()
+    with torch.no_grad():
+        made.model.contrast.temperatures.fill_(4.0)
+    after = made.validation()
+    assert after["valid/ema/loss"] == before["valid/ema/loss"] == before["valid/loss"] != after["valid/loss"]
 
 
 def test_an_alarm_in_words_when_the_loss_stays_at_chance(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -239,6 +251,17 @@ def test_recordings_without_captions_are_refused(tmp_path: Path) -> None:
         file.unlink()
     with pytest.raises(UserError, match="has a caption"):
         MuLaNTrainer(mulan(), folder=folder, num_train_steps=2, batch_size=2, results_folder=tmp_path / "run")
+
+
+def test_a_mulan_that_takes_log_mels_is_trained_as_one_that_takes_waves(tmp_path: Path) -> None:
+    """And has the same weights then: both embed the same."""
+    with pytest.raises(UserError, match="accept_spec=False"):
+        trainer(tmp_path / "spectra", mulan({"accept_spec": True}), [(torch.randn(20, 64), "a")] * 16)
+    made = trainer(tmp_path / "waves").train().model.eval()
+    other = mulan({"accept_spec": True}).eval()
+    other.load_state_dict(made.state_dict())
+    wave = chord(3)[None]
+    torch.testing.assert_close(other.get_audio_latents(made.audio.mels.raw(wave)), made.get_audio_latents(wave))
 
 
 def test_a_contest_needs_two(tmp_path: Path) -> None:

@@ -134,6 +134,8 @@ def test_every_option_of_the_quantizer_changes_something() -> None:
     assert small_quantizer(dims=8).width_of("fine") == 8
     with pytest.raises(UserError, match="as many conditioning_dims"):
         small_quantizer(dims=(8, 8))
+    with pytest.raises(UserError, match="1 or more"):
+        small_quantizer(dims=0)
 
 
 def test_a_code_keeps_less_of_itself_the_smaller_rq_ema_decay_is() -> None:
