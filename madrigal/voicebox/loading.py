@@ -172,10 +172,9 @@ def _found(name: str | Path) -> _Folder:
         )
     try:
         told = VoiceboxFolder(**config)
-        parts = {part: folder / part for part in PARTS}
-        if told.like is not None:
-            parts = {part: place if place.is_dir() else SHIPPED / told.like / part for part, place in parts.items()}
-        return _Folder(folder, parts, told.say, told.voice)
+        kept = folder if told.like is None else SHIPPED / told.like
+        own = {part: (folder if (folder / part).is_dir() else kept) / part for part in PARTS}
+        return _Folder(folder, {**own}, told.say, told.voice)
     except ValidationError as error:
         raise UserError(
             f"{folder / CONFIG} was written by another version of madrigal: export the run again."
