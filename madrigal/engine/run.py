@@ -65,8 +65,6 @@ class RunFolder:
             self.checkpoints.mkdir(parents=True, exist_ok=True)
             if not os.access(self.path, os.W_OK):
                 raise PermissionError("it is read-only")
-            if overwrite:
-                (self.path / NAME).unlink(missing_ok=True)  # whoever knows the new one's name writes it
         except OSError as error:
             raise UserError(
                 f"The run folder {self.path} cannot be written ({error.strerror or error}); "
@@ -79,7 +77,7 @@ class RunFolder:
             for part in (self.checkpoints, self.samples):
                 if part.exists():
                     shutil.rmtree(part)
-            for file in (self.metrics, self.recipe, *self.path.glob("recipe.step-*.yaml")):
+            for file in (self.metrics, self.recipe, self.path / NAME, *self.path.glob("recipe.step-*.yaml")):
                 file.unlink(missing_ok=True)
             self.checkpoints.mkdir()
 
