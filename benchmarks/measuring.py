@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from madrigal.engine.machine import has_bf16, keep_memory, prepare_process
+from madrigal.engine.machine import has_bf16, keep_memory, matmul_rate, prepare_process
 
 Records = dict[str, list[dict[str, Any]]]
 Part = Callable[[str, Path, Records], None]
@@ -29,6 +29,20 @@ def cpu_seconds(call: Callable[[], Any]) -> float:
 def precisions() -> list[tuple[str, int]]:
     """What this machine computes in, and its bits: bfloat16 that it only pretends to have would measure nothing."""
     return [("fp32", 32), ("bf16", 16)] if has_bf16("cpu") else [("fp32", 32)]
+
+
+def ways_to_train() -> list[tuple[str, str, int, bool]]:
+    """A name, a precision, its bits, whether to compile: the precisions as they are, and the lowest compiled too."""
+    plain = [(precision, precision, bits, False) for precision, bits in precisions()]
+    _, precision, bits, _ = plain[-1]
+    return [*plain, (f"{precision} compiled", precision, bits, True)]
+
+
+def share_told(run: Any, cost: float, bits: int) -> str:
+    """How much of the machine's rate a trainer's step of `cost` seconds was; of what is compiled nobody knows."""
+    if not run.step_flops:
+        return "compiled"
+    return f"{100 * run.step_flops / cost / matmul_rate('cpu', bits):.0f} % of the matmul rate"
 
 
 def beside(command: str | None) -> Records:

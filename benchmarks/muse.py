@@ -10,11 +10,12 @@ discriminator with two convolutions fewer); its MaskGit has 7.6 million, this on
 """
 
 import statistics
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from measuring import Records, cpu_seconds, precisions, run_part, tell
+from measuring import Records, cpu_seconds, precisions, run_part, share_told, tell, ways_to_train
 from safetensors.torch import save_file
 
 from madrigal.engine.machine import matmul_rate
@@ -89,34 +90,34 @@ def maskgit() -> MaskGit:
 
 
 def train_maskgit(name: str, folder: Path, other: Records) -> None:
-    """Training from ids, in the precisions that there are."""
+    """Training from ids in the precisions that there are, then compiled too."""
     theirs = next((r["img_per_cpu_s"] for r in other.get("muse.maskgit.train", []) if r.get("input") == "ids"), None)
-    for precision, bits in precisions():
+    for word, precision, bits, is_compiled in ways_to_train():
         run = MaskGitTrainer(
             maskgit(),
             dataset=Tokens(),
             num_train_steps=10**6,
             batch_size=BATCH,
-            results_folder=folder / f"{name} {precision}",
+            results_folder=folder / f"{name} {word}",
             mixed_precision=precision,
+            compile=is_compiled,
         )
-        run.train_step()
-        cost = statistics.median(cpu_seconds(run.train_step) for _ in range(6))
-        share = run.step_flops / cost / matmul_rate("cpu", bits)
-        tell(f"{name} {precision}", BATCH / cost, f"{100 * share:.0f} % of the matmul rate", theirs, unit="pictures")
+        for _ in range(3):
+            run.train_step()
+        cost = statistics.median(cpu_seconds(run.train_step) for _ in range(8))
+        tell(f"{name} {word}", BATCH / cost, share_told(run, cost, bits), theirs, unit="pictures")
 
 
-def generate(name: str, _: Path, other: Records) -> None:
-    """One picture in 18 steps."""
+def generate(name: str, folder: Path, other: Records) -> None:
+    """One picture in 18 steps, in the precisions that there are."""
     theirs = next((1 / record["cpu_median"] for record in other.get("muse.maskgit.generate18", [])), None)
     model, embeds = maskgit().eval(), torch.randn(1, 32, 768)
-
-    def made() -> None:
-        model.generate(text_embeds=embeds, timesteps=18, cond_scale=3.0)
-
-    made()
-    cost = statistics.median(cpu_seconds(made) for _ in range(3))
-    tell(name, 1 / cost, "18 steps, guidance 3", theirs, unit="pictures")
+    for precision, _ in precisions():
+        options: dict[str, Any] = {"timesteps": 18, "cond_scale": 3.0, "bf16": precision == "bf16"}
+        draw = partial(model.generate, text_embeds=embeds, **options)
+        draw()
+        cost = statistics.median(cpu_seconds(draw) for _ in range(5))
+        tell(f"{name} {precision}", 1 / cost, "18 steps, guidance 3", theirs, unit="pictures")
 
 
 if __name__ == "__main__":

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measuring import Records, cpu_seconds, precisions, run_part, tell
+from measuring import Records, cpu_seconds, run_part, share_told, tell, ways_to_train
 
-from madrigal.engine.machine import matmul_rate
 from madrigal.layers.sampling import Sampling
 from madrigal.speartts.model import TextToSemantic
 from madrigal.speartts.trainer import SpearTrainer
@@ -50,8 +49,7 @@ def model(name: str) -> TextToSemantic:
 def train(name: str, folder: Path, other: Records) -> None:
     """Training in the precisions that there are, then compiled too, with what the trainer freezes frozen."""
     theirs = next((r["src_plus_tgt_tokens_per_cpu_s"] for r in other.get(f"spear.{name}.train", [])), None)
-    for precision, bits, is_compiled in [(*known, False) for known in precisions()] + [(*precisions()[-1], True)]:
-        word = f"{precision} compiled" if is_compiled else precision
+    for word, precision, bits, is_compiled in ways_to_train():
         run = TRAINERS[name](
             model(name),
             dataset=Rows(),
@@ -66,8 +64,7 @@ def train(name: str, folder: Path, other: Records) -> None:
             run.train_step()
         cost = statistics.median(cpu_seconds(run.train_step) for _ in range(8))
         tokens = ROWS * (SPEECH if name == "ss" else SPEECH + TEXT)
-        share = run.step_flops / cost / matmul_rate("cpu", bits)
-        tell(f"{name} train {word}", tokens / cost, f"{100 * share:.0f} % of the matmul rate", theirs)
+        tell(f"{name} train {word}", tokens / cost, share_told(run, cost, bits), theirs)
 
 
 def generate(name: str, _: Path, other: Records) -> None:

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measuring import Records, cpu_seconds, precisions, run_part, tell
+from measuring import Records, cpu_seconds, precisions, run_part, share_told, tell, ways_to_train
 
-from madrigal.engine.machine import matmul_rate
 from madrigal.voicebox.filling import fill
 from madrigal.voicebox.flow import ConditionalFlowMatcherWrapper
 from madrigal.voicebox.model import VoiceBox
@@ -47,23 +46,23 @@ def model(ids: bool) -> VoiceBox:
 
 
 def train(name: str, folder: Path, other: Records) -> None:
-    """Training in the precisions that there are."""
+    """Training in the precisions that there are, then compiled too."""
     known = {"train": "voicebox.train", "text": "voicebox.textcond.train"}[name]
     theirs = next((record["frames_per_cpu_s"] for record in other.get(known, [])), None)
-    for precision, bits in precisions():
+    for word, precision, bits, is_compiled in ways_to_train():
         run = VoiceBoxTrainer(
             ConditionalFlowMatcherWrapper(model(name == "text")),
             dataset=Rows(name == "text"),
             num_train_steps=10**6,
             batch_size=ROWS,
-            results_folder=folder / f"{name}-{precision}",
+            results_folder=folder / f"{name} {word}",
             mixed_precision=precision,
+            compile=is_compiled,
         )
-        run.train_step()
-        cost = statistics.median(cpu_seconds(run.train_step) for _ in range(5))
-        share = run.step_flops / cost / matmul_rate("cpu", bits)
-        more = f"{100 * share:.0f} % of the matmul rate"
-        tell(f"{name} {precision}", ROWS * FRAMES / cost, more, theirs, unit="frames")
+        for _ in range(3):
+            run.train_step()
+        cost = statistics.median(cpu_seconds(run.train_step) for _ in range(8))
+        tell(f"{name} {word}", ROWS * FRAMES / cost, share_told(run, cost, bits), theirs, unit="frames")
 
 
 def sample(_: str, folder: Path, other: Records) -> None:

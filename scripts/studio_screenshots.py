@@ -1,7 +1,8 @@
 """Screenshots of the studio's pages for the docs, over runs that are made up for it.
 
 The sounds are real: the shipped voice speaks, the shipped codec codes it at several rates. The curves are drawn by a
-formula, for a training of hours has no place here. Pictures need a Muse: `--muse RUN` names a run of one.
+formula, for a training of hours has no place here. Pictures need a Muse: `--muse RUN` names a run of one; `--music RUN`
+one of MusicLM.
 
     python scripts/studio_screenshots.py docs/images
 """
@@ -47,14 +48,16 @@ def main() -> None:
     parser.add_argument("out", type=Path, help="the folder that the pictures go to")
     parser.add_argument("--muse", type=Path, help="a run of Muse for the page of pictures")
     parser.add_argument("--prompt", default="a flag of belgium, noto style", help="what Muse draws")
+    parser.add_argument("--music", type=Path, help="a run of MusicLM for the page of music")
     parser.add_argument("--all", action="store_true", help="also in dark, and at the width of a phone")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "runs"
         sounds = make_runs(folder)
-        if asked.muse:
-            shutil.copytree(asked.muse, folder / "muse", symlinks=True)
+        for system, run in {"muse": asked.muse, "music": asked.music}.items():
+            if run:
+                shutil.copytree(run, folder / system, symlinks=True)
         training = contextlib.ExitStack()
         with training, studio(folder, "--timeout", "600") as address, browser() as chromium:
             for run in ("codec-6k", "voice/flow"):
@@ -71,6 +74,8 @@ def main() -> None:
                 shots.voices()
                 shots.edit(sounds[0])
                 shots.pictures(asked.prompt if asked.muse else None)
+                if asked.music:
+                    shots.music("a rapid cheerful flute tune in a major key, a melody alone up high")
                 shots.listening()
                 context.close()
 
@@ -151,6 +156,15 @@ class Shots:
             self.page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 0.4 * box["height"], steps=5)
             self.page.mouse.up()
         self.take("pictures", whole=True)
+
+    def music(self, prompt: str) -> None:
+        self.open("music")
+        self.page.get_by_label("Prompt").fill(prompt)
+        self.page.get_by_label("Tries").fill("4")
+        self.page.get_by_label("Prompt").press("Control+Enter")
+        self.page.locator(".take").first.wait_for(timeout=900_000)
+        self.page.wait_for_timeout(300)
+        self.take("music")
 
     def listening(self) -> None:
         made = self.page.request.get(f"{self.address}/api/listening").json()["tests"]

@@ -10,7 +10,13 @@ import functools
 import os
 import platform
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import torch
+
+Bf16 = bool | Literal["auto"]
+BF16 = "compute in 16 bits: faster on a CPU that has them, else slower; auto: if it has them"
 
 # The numbers of glibc's mallopt(3).
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -2, -4, -8
@@ -68,6 +74,14 @@ def has_bf16(device: str) -> bool:
     return any(
         bool(getattr(torch.cpu, name, bool)()) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
     )
+
+
+def computing_in_bf16(device: str, wanted: "Bf16") -> "torch.autocast":
+    """Inside, models compute in bfloat16 if it is wanted, and in their own precision if not."""
+    import torch
+
+    kind = torch.device(device).type
+    return torch.autocast(kind, torch.bfloat16, enabled=has_bf16(kind) if wanted == "auto" else wanted)
 
 
 @functools.cache

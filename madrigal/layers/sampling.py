@@ -104,12 +104,17 @@ def _discourage(logits: Tensor, history: Tensor, penalty: float) -> Tensor:
     return logits - seen[:, 1:] * math.log(penalty)
 
 
+def count_of_share(ids: int, filter_thres: float) -> int:
+    """How many of so many ids are left when the share `filter_thres` of unlikely ones is not: one at least."""
+    return max(1, math.ceil((1 - filter_thres) * ids))
+
+
 def keep_likeliest(logits: Tensor, sampling: Sampling) -> Tensor:
     """Logits [batch, ids] with -inf for what `top_k`, `filter_thres` and `top_p` leave out."""
     ids = logits.shape[-1]
     count = ids if sampling.top_k is None else min(sampling.top_k, ids)
     if sampling.filter_thres is not None:
-        count = min(count, max(1, math.ceil((1 - sampling.filter_thres) * ids)))
+        count = min(count, count_of_share(ids, sampling.filter_thres))
     if count < ids:
         least = logits.topk(count, dim=-1).values[:, -1:]
         logits = logits.masked_fill(logits < least, float("-inf"))

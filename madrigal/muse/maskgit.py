@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from madrigal.engine.evaluating import eval_mode
+from madrigal.engine.machine import computing_in_bf16
 from madrigal.engine.pretrained import Pretrained
 from madrigal.engine.randomness import seeds_of
 from madrigal.engine.recipe import build_config
@@ -225,7 +226,7 @@ class MaskGit(Tokenised, Pretrained):
         canvas = self._canvas(rows, shape, ids, made, low)
         negative = {"texts": negative_texts, "text_embeds": negative_text_embeds}
         noise = RowNoise(seeds_of(seed, rows))
-        with eval_mode(self), torch.no_grad():
+        with eval_mode(self), torch.no_grad(), computing_in_bf16(self.device.type, painting.bf16):
             critic = None
             if self.token_critic is not None and not painting.force_not_use_token_critic:
                 critic = Critic(self.token_critic, self._lead(self.token_critic, given, negative, painting))

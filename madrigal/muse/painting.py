@@ -10,7 +10,8 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
-from madrigal.layers.sampling import RowNoise, Sampling, keep_likeliest
+from madrigal.engine.machine import BF16, Bf16
+from madrigal.layers.sampling import RowNoise, count_of_share
 from madrigal.muse.context import Lead, Net, led
 
 NEVER = float("-inf")
@@ -33,6 +34,7 @@ class Painting(BaseModel):
     can_remask_prev_masked: bool = Field(False, description="a token that was kept may be guessed again")
     force_not_use_token_critic: bool = Field(False, description="do not ask the critic which tokens to guess again")
     critic_noise_scale: float = Field(1.0, ge=0, description="noise on what the critic says, at first; it falls to 0")
+    bf16: Bf16 = Field(False, description=BF16)
 
 
 class Canvas(NamedTuple):
@@ -108,9 +110,11 @@ def _drawn(logits: Tensor, wanted: Tensor, noise: RowNoise, painting: Painting, 
     degree = painting.temperature * left
     if degree == 0:
         return logits.argmax(-1)
-    kept = keep_likeliest(logits, Sampling(filter_thres=painting.topk_filter_thres))
-    drawn = noise.ragged(wanted.sum(1).tolist(), logits.shape[-1]).to(logits.device)
-    return torch.add(drawn, kept, alpha=1 / degree).argmax(-1)
+    # Noise for those alone that may be drawn: it costs more than finding them.
+    kept = logits.topk(count_of_share(logits.shape[-1], painting.topk_filter_thres), dim=-1)
+    drawn = noise.ragged(wanted.sum(1).tolist(), kept.values.shape[-1]).to(logits.device)
+    best = torch.add(drawn, kept.values, alpha=1 / degree).argmax(-1, keepdim=True)
+    return kept.indices.gather(-1, best)[:, 0]
 
 
 def _gumbel(noise: RowNoise, like: Tensor) -> Tensor:

@@ -1,13 +1,12 @@
 """How a flow is followed when speech is made: the solver, its steps, guidance, precision."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import Any, Self
 
-import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
-from madrigal.engine.machine import has_bf16
+from madrigal.engine.machine import BF16, Bf16, computing_in_bf16
 from madrigal.engine.recipe import build_config
 from madrigal.voicebox.filling import Filled, fill
 from madrigal.voicebox.model import VoiceBox
@@ -26,9 +25,7 @@ class Drawing(BaseModel):
     method: Method | None = Field(None, description="the solver: euler, midpoint, heun or adaptive")
     cond_scale: float = Field(1.0, ge=0, description="over 1: lean on the text and the voice")
     sway: float | None = Field(None, ge=-1, le=1.75, description="under 0: more of the intervals lie near the noise")
-    bf16: bool | Literal["auto"] = Field(
-        False, description="compute in 16 bits: faster on a CPU that has them, else slower; auto: if it has them"
-    )
+    bf16: Bf16 = Field(False, description=BF16)
     duration_steps: int | None = Field(
         None, ge=1, description="intervals of the midpoint method for durations of kind=flow; null: 8"
     )
@@ -40,7 +37,5 @@ class Drawing(BaseModel):
 
     def fill(self, voicebox: VoiceBox, lengths: Tensor | Sequence[int], **given: Any) -> Filled:
         """What is not given of rows of `lengths` frames, made in this way; the rest as in `filling.fill`."""
-        kind = voicebox.device.type
-        half = has_bf16(kind) if self.bf16 == "auto" else self.bf16
-        with torch.autocast(kind, torch.bfloat16, enabled=half):
+        with computing_in_bf16(voicebox.device.type, self.bf16):
             return fill(voicebox, lengths, **given, **self.model_dump(exclude={"bf16", "duration_steps"}))

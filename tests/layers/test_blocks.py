@@ -53,6 +53,17 @@ def test_without_order(kv_heads: int) -> None:
     torch.testing.assert_close(ours, with_gradients(F.scaled_dot_product_attention(*inputs, enable_gqa=True), inputs))
 
 
+def test_sixteen_bits_are_as_near_in_blocks_as_by_torch() -> None:
+    inputs = [t.detach() for t in heads(2, 4, 4, 40, 40)]
+    exact = F.scaled_dot_product_attention(*inputs)
+    bias = hidden(torch.rand(2, 1, 40, 40) > 0.3)
+    led = F.scaled_dot_product_attention(*inputs, attn_mask=bias)
+    halves = [t.bfloat16() for t in inputs]
+    with torch.no_grad():
+        torch.testing.assert_close(attend(*halves, None, None, 0.0).double(), exact, atol=0.03, rtol=0.03)
+        torch.testing.assert_close(attend(*halves, bias.bfloat16(), None, 0.0).double(), led, atol=0.03, rtol=0.03)
+
+
 def test_queries_stand_at_the_end_of_the_keys() -> None:
     inputs = heads(1, 2, 1, 20, 50)
     seen = torch.ones(20, 50, dtype=torch.bool).tril(30)

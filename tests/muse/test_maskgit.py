@@ -8,7 +8,9 @@ from maskgit_toys import LEVELS, GreyVAE, Squares, base, critic, superres, trans
 from torch import Tensor
 
 from madrigal.errors import UserError
+from madrigal.layers.sampling import RowNoise
 from madrigal.muse import maskgit as module
+from madrigal.muse import painting
 from madrigal.muse.maskgit import MaskGit
 from madrigal.muse.painting import Painting, highest
 from madrigal.muse.pictures import grid, to_pil
@@ -271,6 +273,28 @@ def test_the_number_of_masked_tokens_falls_by_the_schedule(monkeypatch: pytest.M
     made(model, timesteps=8)
     shares = cosine_schedule(torch.arange(8) / 8)
     assert counts == [max(1, int(64 * share)) for share in shares.double()]
+
+
+@pytest.mark.parametrize("computes_in_it", [True, False])
+def test_sixteen_bits_are_computed_in_if_asked_for(computes_in_it: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("madrigal.engine.machine.has_bf16", lambda device: computes_in_it)
+    model, seen = base(), []
+    asked = model.transformer.to_out.register_forward_hook(lambda _, __, out: seen.append(out.dtype))
+    for wanted in (False, True, "auto"):
+        made(model, timesteps=1, bf16=wanted)
+    asked.remove()
+    auto = torch.bfloat16 if computes_in_it else torch.float32
+    assert seen == [torch.float32, torch.bfloat16, auto]
+
+
+def test_ids_are_drawn_by_their_chances_among_those_that_are_kept() -> None:
+    logits = torch.tensor([[2.0, 0.0, 1.0, -9.0]]).repeat(4000, 1)
+    wanted, noise = torch.ones(1, 4000, dtype=torch.bool), RowNoise([0])
+    ids = painting._drawn(logits, wanted, noise, Painting(topk_filter_thres=0.3, temperature=2.0), left=0.5)
+    chances = logits[0, :3].softmax(0)
+    shares = torch.bincount(ids, minlength=4) / len(ids)
+    assert shares[3] == 0
+    torch.testing.assert_close(shares[:3], chances, atol=0.03, rtol=0)
 
 
 def test_highest_takes_as_many_as_each_row_wants() -> None:
