@@ -12,6 +12,7 @@ from torch import Tensor
 
 ROWS = 256  # of a block: queries times the heads that share a key
 ORDERED = 128  # queries of a block at most where there is an order: a smaller block sees less of what it must not see
+WHOLE = 2**24  # attention weights of a block where there is no order: up to so many, all queries are one block
 KEPT = 2**26  # attention weights up to this many bytes are kept for the backward pass, else they are made again
 
 
@@ -31,20 +32,19 @@ class _BlockAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, reach: int | None) -> Tensor:
         query, key, value = (t.contiguous() for t in (query, key, value))  # once, and not in every product
-        kept = []
+        kept, out = [], []
         keep = any(ctx.needs_input_grad) and query[..., 0].numel() * key.shape[2] * query.element_size() <= KEPT
         with torch.autocast(query.device.type, enabled=False):
             blocks = _Blocks(query, key, bias, reach)
             values = value.flatten(0, 1)
-            out = torch.empty_like(blocks.query, memory_format=torch.contiguous_format)
             for span, seen in blocks:
                 weights = blocks.weights(span, seen)
-                out[:, span] = torch.bmm(weights, values[:, :seen]).view_as(out[:, span])
+                out.append(torch.bmm(weights, values[:, :seen]))
                 if keep:
                     kept.append(weights)
         ctx.save_for_backward(query, key, value, bias, *kept)
         ctx.reach = reach
-        return blocks.heads(out)
+        return blocks.heads(blocks.joined(out))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -52,24 +52,44 @@ class _BlockAttention(torch.autograd.Function):
         with torch.autocast(query.device.type, enabled=False):
             blocks = _Blocks(query, key, bias, ctx.reach)
             values, grads = value.flatten(0, 1), blocks.rows(grad)
-            for_query = torch.empty_like(blocks.query, memory_format=torch.contiguous_format)
-            # Every block adds to these: sums of many small numbers, so in full precision.
-            full = torch.promote_types(values.dtype, torch.float32)
-            for_keys, for_values = (torch.zeros_like(values, dtype=full) for _ in range(2))
+            for_query = []
+            for_keys, for_values = blocks.sums(values), blocks.sums(values)
             for_bias = torch.zeros_like(bias) if ctx.needs_input_grad[3] else None
             for number, (span, seen) in enumerate(blocks):
                 weights = kept[number] if kept else blocks.weights(span, seen)
                 above = grads[:, span].flatten(1, 2)
-                for_values[:, :seen] += torch.bmm(weights.transpose(1, 2), above)
+                for_values.add(torch.bmm(weights.transpose(1, 2), above))
                 above = torch.bmm(above, values[:, :seen].transpose(1, 2))
                 scores = torch._softmax_backward_data(above, weights, -1, weights.dtype)
                 if for_bias is not None:
                     part = span if for_bias.shape[2] > 1 else slice(None)
                     for_bias[..., part, :seen] += blocks.of_bias(scores, span, seen)
-                for_query[:, span] = blocks.scaled(scores, blocks.keys[:, :seen]).view_as(for_query[:, span])
-                for_keys[:, :seen] += blocks.scaled(scores.transpose(1, 2), blocks.query[:, span].flatten(1, 2))
-        for_keys, for_values = (t.to(key.dtype).view(key.shape) for t in (for_keys, for_values))
-        return blocks.heads(for_query), for_keys, for_values, for_bias, None
+                for_query.append(blocks.scaled(scores, blocks.keys[:, :seen]))
+                for_keys.add(blocks.scaled(scores.transpose(1, 2), blocks.query[:, span].flatten(1, 2)))
+        above = blocks.heads(blocks.joined(for_query))
+        return above, for_keys.total.view(key.shape), for_values.total.view(key.shape), for_bias, None
+
+
+class _Sums:
+    """Of what every block says of the keys that it sees: many small numbers, so in full precision where they are many.
+
+    A block that is alone and sees all of them has said it already.
+    """
+
+    def __init__(self, like: Tensor, is_alone: bool) -> None:
+        self.dtype, self.is_alone = like.dtype, is_alone
+        full = torch.promote_types(like.dtype, torch.float32)
+        self.sums = like if is_alone else torch.zeros_like(like, dtype=full)
+
+    def add(self, part: Tensor) -> None:
+        if self.is_alone:
+            self.sums = part
+        else:
+            self.sums[:, : part.shape[1]] += part
+
+    @property
+    def total(self) -> Tensor:
+        return self.sums.to(self.dtype)
 
 
 class _Blocks:
@@ -84,6 +104,8 @@ class _Blocks:
         self.size = max(rows // self.query.shape[2], 16)
         if reach is not None:
             self.size = min(self.size, ORDERED)
+        elif query[..., 0].numel() * self.count <= WHOLE:
+            self.size = self.time
         else:  # of one size: a last block of a few queries costs almost as much as a whole one
             self.size = -(-self.time // -(-self.time // self.size))
         if bias is None and reach is not None:
@@ -96,6 +118,10 @@ class _Blocks:
             end = min(start + self.size, self.time)
             seen = self.count if self.reach is None else min(max(past + end, self.reach), self.count)
             yield slice(start, end), seen
+
+    def sums(self, like: Tensor) -> _Sums:
+        """Nothing yet, for keys or values [batch * kv_heads, keys, dim_head]."""
+        return _Sums(like, is_alone=self.size >= self.time and self.reach is None)
 
     def weights(self, span: slice, seen: int) -> Tensor:
         """[batch * kv_heads, queries * group, seen], each row of which sums to one."""
@@ -127,6 +153,11 @@ class _Blocks:
         shape = (self.batch, self.kv_heads, span.stop - span.start, -1, seen)
         summed: Tensor = scores.view(shape).transpose(2, 3).flatten(1, 2).sum_to_size(self.bias_of(span, seen).shape)
         return summed
+
+    def joined(self, blocks: list[Tensor]) -> Tensor:
+        """Blocks [batch * kv_heads, queries * group, dim_head] -> [batch * kv_heads, time, group, dim_head]."""
+        joined = blocks[0] if len(blocks) == 1 else torch.cat(blocks, dim=1)
+        return joined.unflatten(1, (self.time, -1))
 
     def rows(self, heads: Tensor) -> Tensor:
         """[batch, heads, time, dim_head] -> [batch * kv_heads, time, group, dim_head]."""

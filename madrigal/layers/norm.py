@@ -12,7 +12,7 @@ EPS = torch.tensor(torch.finfo(torch.float32).eps)
 class RMSNorm(nn.RMSNorm):
     """[..., dim] -> the same shape, each vector divided by its root mean square and scaled by a learned weight.
 
-    The forward pass is torch's. Its backward pass on a CPU walks over the tensors a dozen times; this one, four times.
+    Torch's on a CPU walks over the tensors three times forward and a dozen times backward; this one, two and four times.
     """
 
     def __init__(self, dim: int) -> None:
@@ -59,24 +59,30 @@ def unit(x: Tensor) -> Tensor:
     return x * torch.addcmul(EPS, length, length, value=1 / x.shape[-1]).rsqrt_()
 
 
+def _inverse(x: Tensor) -> Tensor:
+    """One over the root mean square of each vector, [..., 1]."""
+    length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    return length.square_().div_(x.shape[-1]).add_(torch.finfo(x.dtype).eps).rsqrt_()
+
+
 class _RootMeanSquare(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        return F.rms_norm(x, weight.shape, weight)
+        inverse = _inverse(x)
+        ctx.save_for_backward(x, weight, inverse)
+        return (x * inverse).mul_(weight)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
-        x, weight = ctx.saved_tensors
-        dim, dtype = len(weight), torch.promote_types(x.dtype, torch.float32)
-        flat, above, scale = x.reshape(-1, dim).to(dtype), grad.reshape(-1, dim).to(dtype), weight.to(dtype)
+        x, weight, inverse = ctx.saved_tensors
+        dim = len(weight)
+        flat, above, inverse = x.reshape(-1, dim), grad.reshape(-1, dim), inverse.view(-1)
         with torch.autocast(x.device.type, enabled=False):
-            inverse = (torch.linalg.vecdot(flat, flat) / dim + torch.finfo(x.dtype).eps).rsqrt()
             product = flat * above
-            shrink = torch.mv(product, scale) * inverse**3 / -dim
-            for_x = torch.addcmul(above.mul(scale).mul_(inverse[:, None]), flat, shrink[:, None])
+            shrink = torch.mv(product, weight) * inverse**3 / -dim
+            for_x = torch.addcmul(above.mul(weight).mul_(inverse[:, None]), flat, shrink[:, None])
             for_weight = torch.mv(product.T, inverse)
-        return for_x.view_as(x).to(x.dtype), for_weight.to(weight.dtype)
+        return for_x.view_as(x), for_weight
 
 
 class _AdaptedMeanSquare(torch.autograd.Function):
@@ -84,16 +90,16 @@ class _AdaptedMeanSquare(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-        ctx.save_for_backward(x, scale)
-        return torch.addcmul(shift[:, None], unit(x), scale[:, None])
+        inverse = _inverse(x)
+        ctx.save_for_backward(x, scale, inverse)
+        return torch.addcmul(shift[:, None], x * inverse, scale[:, None])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        x, scale = ctx.saved_tensors
-        dim = x.shape[-1]
+        x, scale, inverse = ctx.saved_tensors
+        dim, inverse = x.shape[-1], inverse[..., 0]
         with torch.autocast(x.device.type, enabled=False):
             above = grad.to(x.dtype)
-            inverse = (torch.linalg.vector_norm(x, dim=-1).square() / dim + torch.finfo(x.dtype).eps).rsqrt()
             product = x * above
             # Row by row: a batch of matrices times one vector each takes eight times as long.
             shrink = torch.stack([torch.mv(*row) for row in zip(product, scale, strict=True)]) * inverse**3 / -dim

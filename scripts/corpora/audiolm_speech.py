@@ -21,7 +21,7 @@ MINUTES, TEST_MINUTES = 24, 8
 TEST = "kokoro-test"
 # A dozen voices are learned by heart; that a voice is to be taken from the prompt is learned from many. Twelve seconds
 # of each are enough to be continued; in parts, each of which takes minutes and is built once.
-PARTS_OF_MANY, MANY, MANY_MINUTES = 6, 40, 8
+PARTS_OF_MANY, MANY, MANY_MINUTES = 3, 40, 8
 
 
 def part_builders(cache: Path, seed: int) -> dict[str, Callable[[Path], None]]:
