@@ -101,7 +101,7 @@ def open_picture(
             if size is not None:
                 # JPEG can be decoded at a half, a quarter or an eighth of its size, much faster.
                 file.draft("RGB", (2 * size, 2 * size))
-            image = ImageOps.exif_transpose(file)
+            image = _upright(file, name)
             if image.has_transparency_data:
                 image = image.convert("RGBA")
                 white = Image.new("RGBA", image.size, "white")
@@ -113,6 +113,14 @@ def open_picture(
         raise DecodeError.of(name, _too_large(None, max_pixels)) from error
     except (OSError, SyntaxError, ValueError) as error:
         raise DecodeError.of(name, f"it is no whole image ({type(error).__name__})") from error
+
+
+def _upright(file: Image.Image, name: str | Path) -> Image.Image:
+    file.load()  # the pixels first: what goes wrong after them is in the EXIF
+    try:
+        return ImageOps.exif_transpose(file)
+    except Exception as error:  # struct.error, TypeError, AttributeError: whatever PIL stumbles over
+        raise DecodeError.of(name, "its EXIF data are damaged") from error
 
 
 def inspect_picture(path: Path) -> Size:

@@ -19,6 +19,10 @@ from madrigal.data.picture_source import PictureSource, pictures_of
 from madrigal.data.prepare import prepare_pictures
 from madrigal.errors import UserError
 
+MAKER = 0x010F
+DAMAGED = [(0x00FE, 2), (0x011A, 2), (MAKER, 5)]
+"""Tags and types of EXIF that PIL cannot write again; each is another exception there."""
+
 
 def plain(width: int = 20, height: int = 10, colour: tuple[int, ...] = (200, 20, 20)) -> Image.Image:
     return Image.new("RGBA" if len(colour) == 4 else "RGB", (width, height), colour)
@@ -34,6 +38,16 @@ def bomb(path: Path, side: int = 20_000) -> None:
     path.write_bytes(
         b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
     )
+
+
+def turned_with_damaged_exif(path: Path, tag: int, kind: int) -> None:
+    """A photograph that says that it was turned, and has one more field whose tag or type was overwritten."""
+    exif = Image.Exif()
+    exif[0x0112], exif[MAKER] = 6, "a maker"
+    plain().save(path, "JPEG", exif=exif)
+    whole, field = path.read_bytes(), struct.pack(">HHI", MAKER, 2, 8)
+    assert whole.count(field) == 1
+    path.write_bytes(whole.replace(field, struct.pack(">HHI", tag, kind, 1)))
 
 
 @pytest.fixture
@@ -80,6 +94,17 @@ def test_what_cannot_be_used_is_rejected_with_its_reason(folder: Path, tmp_path:
     assert {item["reason"] for item in listed} == set(reasons.values())
     assert "more than 64 million pixels" in next(i["detail"] for i in listed if i["path"].endswith("large.png"))
     assert (folder / "a.png").read_bytes() == whole
+
+
+@pytest.mark.parametrize(("tag", "kind"), DAMAGED)
+def test_damaged_exif_is_a_reason_as_any_other(tag: int, kind: int, folder: Path, tmp_path: Path) -> None:
+    turned_with_damaged_exif(folder / "turned.jpg", tag, kind)
+    done = prepare_pictures(folder, tmp_path / "out")
+    told = next(item for item in done.rejected if item.path.endswith("turned.jpg"))
+    assert (told.reason, told.detail) == ("not a whole picture", "its EXIF data are damaged")
+    dataset = ImageFolderDataset(folder, 8, rejected_path=tmp_path / "rejected.jsonl")
+    assert all(dataset[number]["image"].shape == (3, 8, 8) for number in range(len(dataset)))
+    assert "EXIF" in (tmp_path / "rejected.jsonl").read_text()
 
 
 def test_a_bomb_is_no_item_of_a_dataset(folder: Path, tmp_path: Path) -> None:
