@@ -12,7 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
-from madrigal.data.images import ImageFolderDataset
+from madrigal.data.images import ImageFolderDataset, open_picture
 from madrigal.data.likeness import perplexity, psnr, ssim
 from madrigal.data.manifest import Manifest, PictureManifest
 from madrigal.data.picture_source import PictureSource, pictures_of
@@ -132,6 +132,30 @@ def test_what_is_transparent_becomes_white(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     plain(8, 8, (200, 0, 0, 0)).save(tmp_path / "in/a.png")
     assert ImageFolderDataset(tmp_path / "in", 8)[0]["image"].min() == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "white"),
+    [
+        ("a.png", "<u2", 65535),
+        ("a.tiff", ">u2", 65535),
+        ("a.tiff", "<i4", 65535),
+        ("a.tiff", "<i4", 2**31 - 1),
+        ("a.tiff", "<f4", 1.0),
+        ("a.tiff", "<f4", 255.0),
+    ],
+)
+def test_grey_of_more_than_eight_bits_keeps_its_scale(name: str, kind: str, white: float, tmp_path: Path) -> None:
+    ramp = np.linspace(0, 1, 16).reshape(4, 4)
+    Image.fromarray((ramp * white).astype(kind)).save(tmp_path / name)
+    pixels = np.asarray(open_picture(tmp_path / name))
+    assert np.abs(pixels - ramp[..., None] * 255).max() < 1.01
+
+
+def test_a_transparent_grey_of_sixteen_bits_becomes_white(tmp_path: Path) -> None:
+    grey = np.array([[0, 9000], [9000, 30000]], "<u2")
+    Image.fromarray(grey).save(tmp_path / "a.png", transparency=9000)
+    assert np.asarray(open_picture(tmp_path / "a.png"))[..., 0].tolist() == [[0, 255], [255, 117]]
 
 
 def test_rectangles_cover_and_are_cropped_in_the_middle(tmp_path: Path) -> None:
