@@ -50,6 +50,7 @@ def generate(
     """Make n pictures: as files of a folder, or, where `out` is an image file, all on a page."""
     files = [out] if is_picture(out) else [out / f"{number:03d}.png" for number in range(n)]
     check_files(files, overwrite=overwrite)
+    check_texts(text, negative)
     wanted, options = size_of(size), drawn(how)
 
     from madrigal.engine.machine import prepare_process
@@ -103,7 +104,7 @@ def asked_for(
         raise UserError(f"{run} knows no classes: leave out --class.")
     if net.num_classes is not None and class_name is not None:
         return {"classes": [class_number(config, class_name)]}
-    return given({"texts": text and [text], "negative_texts": negative and [negative]})
+    return {name: [said] for name, said in given({"texts": text, "negative_texts": negative}).items()}
 
 
 def class_number(config: "MaskGitConfig", name: str) -> int:
@@ -147,6 +148,13 @@ def is_picture(path: Path) -> bool:
     from PIL import Image
 
     return path.suffix.lower() in Image.registered_extensions()
+
+
+def check_texts(text: str | None, negative: str | None) -> None:
+    """Before anything is loaded: an empty text says nothing about a picture."""
+    for option, said in (("--text", text), ("--negative", negative)):
+        if said is not None and not said.strip():
+            raise UserError(f"{option} is empty; write something there, or leave {option} out.")
 
 
 def check_files(files: Sequence[Path], *, overwrite: bool) -> None:

@@ -105,6 +105,16 @@ def test_mistakes_are_told_in_a_sentence(run: Path, command: Command, tmp_path: 
     assert size_of("96x64") == (64, 96)
 
 
+@pytest.mark.parametrize("option", ["--text", "--negative"])
+def test_an_empty_text_is_told(option: str, run: Path, command: Command, tmp_path: Path) -> None:
+    words = ["--text", "white", option, " ", "-o", tmp_path / "out.png"]
+    assert f"{option} is empty" in command.refused("generate", run, *words)
+    source = run.parent / "pictures" / "02.png"
+    assert f"{option} is empty" in command.refused("edit", source, "--run", run, "--vary", "1", *words)
+    words[3] = ""
+    assert f"{option} is empty" in command.refused("generate", run, *words)
+
+
 def test_exported_it_makes_the_same_shape_of_pictures(run: Path, command: Command, tmp_path: Path) -> None:
     command.done("export", run, tmp_path / "muse")
     assert is_muse(tmp_path / "muse")
