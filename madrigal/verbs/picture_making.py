@@ -1,5 +1,6 @@
 """Pictures from texts, from classes or from nothing: what `generate` does with a run that makes pictures."""
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -164,3 +165,15 @@ def check_files(files: Sequence[Path], *, overwrite: bool) -> None:
         raise UserError(f"{taken} is a folder; name a picture to write with -o.")
     if taken is not None and not overwrite:
         raise UserError(f"{taken} is there already; name another with -o, or replace it with --overwrite.")
+    for ending in sorted({file.suffix.lower() for file in files}):
+        _check_format(ending)
+
+
+def _check_format(ending: str) -> None:
+    """By writing some pixels: there are formats that PIL only reads, and some that have no colours."""
+    from PIL import Image
+
+    try:
+        Image.new("RGB", (8, 8)).save(io.BytesIO(), Image.registered_extensions()[ending])
+    except (KeyError, OSError, ValueError) as error:
+        raise UserError(f"Pictures cannot be written as {ending}; name a .png file with -o.") from error
