@@ -12,6 +12,7 @@ from torch import nn
 from trained import ranks_equal_one, resumed_equals_unbroken
 from vqgan_toys import QUANTIZERS, pictures, tiny_vae, vqgan_trainer, write_pictures
 
+from madrigal.data.picture_source import PictureSource
 from madrigal.errors import UserError
 from madrigal.muse.vae import VQGanVAE
 from madrigal.muse.vae_trainer import VQGanVAETrainer
@@ -152,6 +153,12 @@ def test_a_rectangle_is_trained_on_and_what_does_not_fit_is_refused(folder: Path
     trainer.train_step()
     with pytest.raises(UserError, match="a token covers 4 pixels a side"):
         vqgan_trainer(folder, tmp_path / "other", image_size=18)
+
+
+def test_a_folder_and_a_source_are_not_both_taken(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="a folder and a source, which both name its pictures"):
+        vqgan_trainer(folder, tmp_path / "run", source=PictureSource(path=folder, image_size=16))
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_codebook_starts_from_the_first_pictures(folder: Path, tmp_path: Path) -> None:
