@@ -330,6 +330,13 @@ def test_options_of_a_painting_are_checked() -> None:
     assert module.MaskGitConfig.model_fields["cond_drop_prob"].default == 0.5
 
 
+@pytest.mark.parametrize("size", [0, -4, True, (16, 0)])
+def test_a_size_is_a_number_of_pixels(size: Any) -> None:
+    for name, options in (("image_size", {"size": size}), ("cond_image_size", {"cond_image_size": size})):
+        with pytest.raises(UserError, match=rf"MaskGit: {name}\.[01] is "):
+            base(**options)
+
+
 def test_a_page_has_every_picture_and_its_caption() -> None:
     pictures = to_pil(torch.rand(5, 3, 8, 8))
     plain, told = grid(pictures), grid(pictures, ["a caption that is much too long for so small a picture"] * 5)
