@@ -134,6 +134,8 @@ def test_it_is_public_and_has_the_older_keywords() -> None:
     ("options", "sentence"),
     [
         ({"levels": None}, "levels belong to quantizer=fsq"),
+        ({"levels": 8}, "VQGanVAE: levels is 8; input should be a valid tuple"),
+        ({"levels": [8, "a"]}, "VQGanVAE: levels.1 is 'a'; input should be a valid integer"),
         ({"codebook_size": 65}, "make 64 codes, not 65"),
         ({"dim": 6}, "does not divide the 6 channels"),
         ({"layer_mults": (1, 2, 4)}, "has 3 entries for 2 layers"),
