@@ -101,7 +101,7 @@ def open_picture(
             if size is not None:
                 # JPEG can be decoded at a half, a quarter or an eighth of its size, much faster.
                 file.draft("RGB", (2 * size, 2 * size))
-            image = ImageOps.exif_transpose(file)
+            image = _eight_bits(_upright(file, name))
             if image.has_transparency_data:
                 image = image.convert("RGBA")
                 white = Image.new("RGBA", image.size, "white")
@@ -113,6 +113,28 @@ def open_picture(
         raise DecodeError.of(name, _too_large(None, max_pixels)) from error
     except (OSError, SyntaxError, ValueError) as error:
         raise DecodeError.of(name, f"it is no whole image ({type(error).__name__})") from error
+
+
+def _upright(file: Image.Image, name: str | Path) -> Image.Image:
+    file.load()  # the pixels first: what goes wrong after them is in the EXIF
+    try:
+        return ImageOps.exif_transpose(file)
+    except Exception as error:  # struct.error, TypeError, AttributeError: whatever PIL stumbles over
+        raise DecodeError.of(name, "its EXIF data are damaged") from error
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    """Grey of more bits brought to 8 by its scale: PIL's own conversion makes white of all that is over 255."""
+    if not image.mode.startswith(("I", "F")):
+        return image
+    values = np.nan_to_num(np.asarray(image, dtype=np.float32))
+    highest = float(values.max())
+    # Whole numbers are of 16 bits where they fit; floats may be of any of these.
+    whites = (1.0, 255.0, 65535.0) if image.mode == "F" else (65535.0, 2.0**31)
+    white = next((level for level in whites if highest <= level), highest)
+    if (clear := image.info.get("transparency")) is not None:
+        values[values == clear] = white
+    return Image.fromarray((values.clip(0, white) * (255 / white)).round().astype(np.uint8))
 
 
 def inspect_picture(path: Path) -> Size:

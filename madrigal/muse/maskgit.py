@@ -217,14 +217,12 @@ class MaskGit(Tokenised, Pretrained):
         """
         painting = build_config(Painting, options, "generate")
         given = {"texts": texts, "text_embeds": text_embeds, "text_mask": text_mask, "classes": classes}
-        rows = next(
-            (len(v) for v in (texts, text_embeds, classes, ids, cond_images, cond_token_ids) if v is not None), 1
-        )
-        rows = batch_size or rows
+        negative = {"texts": negative_texts, "text_embeds": negative_text_embeds}
+        counted = {**given, **{f"negative_{name}": value for name, value in negative.items()}, "ids": ids}
+        rows = _rows(batch_size, {**counted, "cond_images": cond_images, "cond_token_ids": cond_token_ids})
         low = self._low(cond_images, cond_token_ids, size)
         shape = as_size(fmap_size) or (self.fmap(size) if ids is None else tuple(as_grid(ids).shape[1:]))
         canvas = self._canvas(rows, shape, ids, made, low)
-        negative = {"texts": negative_texts, "text_embeds": negative_text_embeds}
         noise = RowNoise(seeds_of(seed, rows))
         with eval_mode(self), torch.no_grad(), computing_in_bf16(self.device.type, painting.bf16):
             critic = None
@@ -261,8 +259,6 @@ class MaskGit(Tokenised, Pretrained):
         ids, made = as_grid(ids).to(self.device), as_grid(made).to(self.device).bool()
         if ids.shape != made.shape:
             raise UserError(f"Ids of the shape {list(ids.shape)} were given with a mask of {list(made.shape)}.")
-        if len(ids) != rows:
-            raise UserError(f"{len(ids)} pictures were given for {rows} texts: give one for each.")
         return Canvas(ids, made, low)
 
     def _lead(self, net: Any, given: dict[str, Any], negative: dict[str, Any], painting: Painting) -> Lead:
@@ -274,3 +270,13 @@ class MaskGit(Tokenised, Pretrained):
             return Lead(None)
         against = net.condition(**negative) if is_negative else None
         return Lead(net.condition(**given), against, painting.cond_scale)
+
+
+def _rows(batch_size: int | None, given: dict[str, Any]) -> int:
+    """How many pictures are asked for: as many as there are of everything that is given."""
+    counts = {"batch_size": batch_size} if batch_size else {}
+    counts |= {name: len(value) for name, value in given.items() if value is not None}
+    if len(set(counts.values())) > 1:
+        told = ", ".join(f"{name}: {count}" for name, count in counts.items())
+        raise UserError(f"The numbers of what was given do not agree ({told}): give one of each for every picture.")
+    return next(iter(counts.values()), 1)

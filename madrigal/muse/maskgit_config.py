@@ -1,6 +1,6 @@
 """What can be chosen about MaskGit; the same words are keyword arguments, recipe keys and overrides."""
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -8,6 +8,7 @@ from madrigal.muse.schedules import ScheduleName, schedule_name
 
 ConditionName = Literal["none", "classes", "embeds", "t5", "minilm", "bytes"]
 Size = tuple[int, int]
+Side = Annotated[int, Field(ge=1, strict=True)]  # strict: `true` is no number of pixels
 
 
 def as_size(value: Any) -> Any:
@@ -75,8 +76,8 @@ class MaskGitConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     kind: Literal["maskgit"] = "maskgit"
-    image_size: Size = Field(description="height and width of a picture; one number for a square")
-    cond_image_size: Size | None = Field(
+    image_size: tuple[Side, Side] = Field(description="height and width of a picture; one number for a square")
+    cond_image_size: tuple[Side, Side] | None = Field(
         None,
         description="size of the low-resolution picture that it makes larger; none: it makes pictures from nothing",
     )

@@ -94,16 +94,17 @@ class Muse(nn.Module):
         self,
         texts: list[str],
         *,
-        cond_scale: float = 3.0,
-        temperature: float = 1.0,
-        timesteps: int = 18,
+        cond_scale: float | None = None,
+        temperature: float | None = None,
+        timesteps: int | None = None,
         superres_timesteps: int | None = None,
         return_lowres: bool = False,
         return_pil_images: bool = True,
         **options: Any,
     ) -> list[Image] | tuple[list[Image], list[Image]] | Tensor | tuple[Tensor, Tensor]:
-        """Pictures of texts, as PIL images if not told otherwise."""
-        options |= {"cond_scale": cond_scale, "temperature": temperature, "timesteps": timesteps}
+        """Pictures of texts, as PIL images if not told otherwise; what is None is as `painting` says."""
+        said = {"cond_scale": cond_scale, "temperature": temperature, "timesteps": timesteps}
+        options |= {name: value for name, value in said.items() if value is not None}
         images, low = self.generate(texts, superres_timesteps=superres_timesteps, return_lowres=True, **options)
         if not return_pil_images:
             return (images, low) if return_lowres else images

@@ -1,8 +1,8 @@
 """The tokens of a folder's pictures, computed once and read from disk from then on.
 
 A folder NAME holds `ids.npy` [pictures, rows, columns], for super-resolution also `cond_ids.npy`, and `tokens.json`,
-which is written last and says which pictures they are of. The name follows from the vae's weights, the sizes and the
-pictures: with another vae they are made anew.
+which is written last and says which pictures they are of. The name follows from the vae's weights, the sizes and what
+is in the pictures' files: with another vae or a changed picture they are made anew, and a copied folder keeps them.
 """
 
 import hashlib
@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from torch.utils.data import Dataset
 
 from madrigal.data.failures import DecodeError
 from madrigal.data.images import ImageFolderDataset
+from madrigal.data.inspection import default_workers
+from madrigal.data.shared_files import digest
 from madrigal.engine.run import writing
 from madrigal.errors import UserError
 from madrigal.muse.tokenised import Tokenised
@@ -71,9 +74,17 @@ def tokens_of_pictures(
 def _name(model: Tokenised, pictures: ImageFolderDataset) -> str:
     vaes = [vae.fingerprint for vae in (model.vae, model.cond_vae if model.is_superres else None) if vae is not None]
     sizes = [list(model.config.image_size), list(model.config.cond_image_size or ())]
-    # A relative name would do for another folder, too.
-    files = [[str(file.absolute()), file.stat().st_size] for file in pictures.files if file.exists()]
+    with ThreadPoolExecutor(default_workers()) as pool:
+        files = list(pool.map(_content, pictures.files))
     return "pictures-" + hashlib.sha256(json.dumps([vaes, sizes, files]).encode()).hexdigest()[:16]
+
+
+def _content(file: Path) -> str | None:
+    """Not its size and time: a picture may be rewritten with the same size, and the time of a copy is another."""
+    try:
+        return digest(file).hex()
+    except OSError:
+        return None  # it has no tokens, but its place in the list
 
 
 def _write(model: Tokenised, pictures: ImageFolderDataset, target: Path) -> int:

@@ -83,8 +83,11 @@ class VQGanVAEConfig(WeighedConfig):
             options.setdefault("codebook_size", more.pop("codebook_size"))
         if more:
             options["vq_kwargs"] = {**(options.get("vq_kwargs") or {}), **more}
-        if options.get("levels") and options.get("quantizer") == "fsq":
-            options.setdefault("codebook_size", prod(options["levels"]))
+        levels = options.get("levels")
+        # What are no numbers is told below, where levels are checked.
+        are_numbers = isinstance(levels, list | tuple) and all(isinstance(level, int | float) for level in levels)
+        if levels and are_numbers and options.get("quantizer") == "fsq":
+            options.setdefault("codebook_size", prod(levels))
         return options
 
     @model_validator(mode="after")

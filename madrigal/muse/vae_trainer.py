@@ -15,6 +15,7 @@ from madrigal.engine.feed import Batch
 from madrigal.engine.keywords import plan_and_keywords
 from madrigal.engine.sourced import SourceTrainer
 from madrigal.engine.trainer import Figures, Terms
+from madrigal.errors import UserError
 from madrigal.muse.vae import VQGanVAE
 
 
@@ -50,7 +51,10 @@ class VQGanVAETrainer(Adversarial, SourceTrainer):
         recipe: dict[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        plan, given = plan_and_keywords(VQGanPlan, plan, options, type(self).__name__)
+        name = type(self).__name__
+        plan, given = plan_and_keywords(VQGanPlan, plan, options, name)
+        if folder is not None and source is not None:
+            raise UserError(f"{name} was given a folder and a source, which both name its pictures: give one of them.")
         self.turns_share_batch = plan.discr_share_batch
         self._adaptive: list[Tensor] = []
         if folder is not None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from madrigal.errors import UserError
-from madrigal.verbs.picture_making import asked_for, check_files, drawn, is_picture, size_of
+from madrigal.verbs.picture_making import asked_for, check_files, check_texts, drawn, is_picture, size_of
 from madrigal.verbs.terminal import Bar, print_json
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def edit(
     if not is_picture(out):
         raise UserError(f"{out} is no picture's name; name a .png file with -o.")
     check_files([out], overwrite=overwrite)
+    check_texts(text, negative)
     options, wanted = drawn(how), size_of(size)
 
     from madrigal.engine.machine import prepare_process

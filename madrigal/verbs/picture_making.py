@@ -1,5 +1,6 @@
 """Pictures from texts, from classes or from nothing: what `generate` does with a run that makes pictures."""
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -50,6 +51,7 @@ def generate(
     """Make n pictures: as files of a folder, or, where `out` is an image file, all on a page."""
     files = [out] if is_picture(out) else [out / f"{number:03d}.png" for number in range(n)]
     check_files(files, overwrite=overwrite)
+    check_texts(text, negative)
     wanted, options = size_of(size), drawn(how)
 
     from madrigal.engine.machine import prepare_process
@@ -103,7 +105,7 @@ def asked_for(
         raise UserError(f"{run} knows no classes: leave out --class.")
     if net.num_classes is not None and class_name is not None:
         return {"classes": [class_number(config, class_name)]}
-    return given({"texts": text and [text], "negative_texts": negative and [negative]})
+    return {name: [said] for name, said in given({"texts": text, "negative_texts": negative}).items()}
 
 
 def class_number(config: "MaskGitConfig", name: str) -> int:
@@ -149,6 +151,13 @@ def is_picture(path: Path) -> bool:
     return path.suffix.lower() in Image.registered_extensions()
 
 
+def check_texts(text: str | None, negative: str | None) -> None:
+    """Before anything is loaded: an empty text says nothing about a picture."""
+    for option, said in (("--text", text), ("--negative", negative)):
+        if said is not None and not said.strip():
+            raise UserError(f"{option} is empty; write something there, or leave {option} out.")
+
+
 def check_files(files: Sequence[Path], *, overwrite: bool) -> None:
     """Before anything is loaded."""
     taken = next((file for file in files if file.exists()), None)
@@ -156,3 +165,15 @@ def check_files(files: Sequence[Path], *, overwrite: bool) -> None:
         raise UserError(f"{taken} is a folder; name a picture to write with -o.")
     if taken is not None and not overwrite:
         raise UserError(f"{taken} is there already; name another with -o, or replace it with --overwrite.")
+    for ending in sorted({file.suffix.lower() for file in files}):
+        _check_format(ending)
+
+
+def _check_format(ending: str) -> None:
+    """By writing some pixels: there are formats that PIL only reads, and some that have no colours."""
+    from PIL import Image
+
+    try:
+        Image.new("RGB", (8, 8)).save(io.BytesIO(), Image.registered_extensions()[ending])
+    except (KeyError, OSError, ValueError) as error:
+        raise UserError(f"Pictures cannot be written as {ending}; name a .png file with -o.") from error

@@ -12,12 +12,16 @@ import pytest
 import torch
 from PIL import Image
 
-from madrigal.data.images import ImageFolderDataset
+from madrigal.data.images import ImageFolderDataset, open_picture
 from madrigal.data.likeness import perplexity, psnr, ssim
 from madrigal.data.manifest import Manifest, PictureManifest
 from madrigal.data.picture_source import PictureSource, pictures_of
 from madrigal.data.prepare import prepare_pictures
 from madrigal.errors import UserError
+
+MAKER = 0x010F
+DAMAGED = [(0x00FE, 2), (0x011A, 2), (MAKER, 5)]
+"""Tags and types of EXIF that PIL cannot write again; each is another exception there."""
 
 
 def plain(width: int = 20, height: int = 10, colour: tuple[int, ...] = (200, 20, 20)) -> Image.Image:
@@ -34,6 +38,16 @@ def bomb(path: Path, side: int = 20_000) -> None:
     path.write_bytes(
         b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
     )
+
+
+def turned_with_damaged_exif(path: Path, tag: int, kind: int) -> None:
+    """A photograph that says that it was turned, and has one more field whose tag or type was overwritten."""
+    exif = Image.Exif()
+    exif[0x0112], exif[MAKER] = 6, "a maker"
+    plain().save(path, "JPEG", exif=exif)
+    whole, field = path.read_bytes(), struct.pack(">HHI", MAKER, 2, 8)
+    assert whole.count(field) == 1
+    path.write_bytes(whole.replace(field, struct.pack(">HHI", tag, kind, 1)))
 
 
 @pytest.fixture
@@ -82,6 +96,17 @@ def test_what_cannot_be_used_is_rejected_with_its_reason(folder: Path, tmp_path:
     assert (folder / "a.png").read_bytes() == whole
 
 
+@pytest.mark.parametrize(("tag", "kind"), DAMAGED)
+def test_damaged_exif_is_a_reason_as_any_other(tag: int, kind: int, folder: Path, tmp_path: Path) -> None:
+    turned_with_damaged_exif(folder / "turned.jpg", tag, kind)
+    done = prepare_pictures(folder, tmp_path / "out")
+    told = next(item for item in done.rejected if item.path.endswith("turned.jpg"))
+    assert (told.reason, told.detail) == ("not a whole picture", "its EXIF data are damaged")
+    dataset = ImageFolderDataset(folder, 8, rejected_path=tmp_path / "rejected.jsonl")
+    assert all(dataset[number]["image"].shape == (3, 8, 8) for number in range(len(dataset)))
+    assert "EXIF" in (tmp_path / "rejected.jsonl").read_text()
+
+
 def test_a_bomb_is_no_item_of_a_dataset(folder: Path, tmp_path: Path) -> None:
     bomb(folder / "bomb.png")
     dataset = ImageFolderDataset(folder, 8, rejected_path=tmp_path / "rejected.jsonl")
@@ -107,6 +132,30 @@ def test_what_is_transparent_becomes_white(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     plain(8, 8, (200, 0, 0, 0)).save(tmp_path / "in/a.png")
     assert ImageFolderDataset(tmp_path / "in", 8)[0]["image"].min() == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "white"),
+    [
+        ("a.png", "<u2", 65535),
+        ("a.tiff", ">u2", 65535),
+        ("a.tiff", "<i4", 65535),
+        ("a.tiff", "<i4", 2**31 - 1),
+        ("a.tiff", "<f4", 1.0),
+        ("a.tiff", "<f4", 255.0),
+    ],
+)
+def test_grey_of_more_than_eight_bits_keeps_its_scale(name: str, kind: str, white: float, tmp_path: Path) -> None:
+    ramp = np.linspace(0, 1, 16).reshape(4, 4)
+    Image.fromarray((ramp * white).astype(kind)).save(tmp_path / name)
+    pixels = np.asarray(open_picture(tmp_path / name))
+    assert np.abs(pixels - ramp[..., None] * 255).max() < 1.01
+
+
+def test_a_transparent_grey_of_sixteen_bits_becomes_white(tmp_path: Path) -> None:
+    grey = np.array([[0, 9000], [9000, 30000]], "<u2")
+    Image.fromarray(grey).save(tmp_path / "a.png", transparency=9000)
+    assert np.asarray(open_picture(tmp_path / "a.png"))[..., 0].tolist() == [[0, 255], [255, 117]]
 
 
 def test_rectangles_cover_and_are_cropped_in_the_middle(tmp_path: Path) -> None:

@@ -110,6 +110,22 @@ def test_ms17_negative_prompts_with_a_critic() -> None:
         base(net={"text_encoder": "none"}).generate(negative_texts=["x"])
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"texts": ["a", "b"], "negative_texts": ["c"]}, "texts: 2, negative_texts: 1"),
+        ({"texts": ["a", "b"], "batch_size": 3}, "batch_size: 3, texts: 2"),
+        ({"classes": [0, 1], "batch_size": 3}, "batch_size: 3, classes: 2"),
+        ({"texts": ["a"], "cond_token_ids": torch.zeros(2, 4, 4, dtype=torch.long)}, "texts: 1, cond_token_ids: 2"),
+    ],
+)
+def test_rows_that_do_not_agree_are_told(options: dict[str, Any], told: str) -> None:
+    kind = {"text_encoder": "classes", "num_classes": 4} if "classes" in options else {}
+    model = superres(net=kind) if "cond_token_ids" in options else base(net=kind)
+    with pytest.raises(UserError, match=told):
+        model.generate(**options, **FAST)
+
+
 def test_ms21_without_text_and_with_classes() -> None:
     alone = base(net={"text_encoder": "none"})
     ids = alone.generate(batch_size=3, return_ids=True, **FAST)
@@ -312,6 +328,13 @@ def test_options_of_a_painting_are_checked() -> None:
     with pytest.raises(UserError, match="noise_schedule"):
         base(noise_schedule="sine")
     assert module.MaskGitConfig.model_fields["cond_drop_prob"].default == 0.5
+
+
+@pytest.mark.parametrize("size", [0, -4, True, (16, 0)])
+def test_a_size_is_a_number_of_pixels(size: Any) -> None:
+    for name, options in (("image_size", {"size": size}), ("cond_image_size", {"cond_image_size": size})):
+        with pytest.raises(UserError, match=rf"MaskGit: {name}\.[01] is "):
+            base(**options)
 
 
 def test_a_page_has_every_picture_and_its_caption() -> None:

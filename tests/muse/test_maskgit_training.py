@@ -1,6 +1,7 @@
 """MaskGit's trainers: pictures or tokens, resumed equals unbroken, what is frozen stays, and one batch is learned."""
 
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ from maskgit_trainers import PLAN, TRAINERS, judging, maskgit, whole_state
 from PIL import Image
 from torch import Tensor
 
+from madrigal.data.images import ImageFolderDataset
 from madrigal.errors import UserError
 from madrigal.muse.maskgit import MaskGit
 from madrigal.muse.maskgit_source import CaptionedSource
 from madrigal.muse.maskgit_training import MaskGitTrainer, TokenCriticTrainer
+from madrigal.muse.picture_tokens import tokens_of_pictures
 
 
 def assert_same(first: dict[str, Tensor], second: dict[str, Tensor]) -> None:
@@ -125,6 +128,39 @@ def test_tokens_are_made_once_and_anew_for_another_vae(tmp_path: Path, monkeypat
     model.vae.fingerprint = "another"
     source.datasets(model, prepared_in=tmp_path / "c")
     assert sum(count) == 24
+
+
+def test_tokens_are_of_what_is_in_the_pictures_wherever_they_lie(tmp_path: Path) -> None:
+    model, folder, said = base(), tmp_path / "pictures", []
+
+    def tokens(place: Path) -> list[Tensor]:
+        pictures = ImageFolderDataset(place, 16, train=False)
+        found = tokens_of_pictures(model, pictures, tmp_path / "tokens", say=said.append)
+        return [found[index]["ids"] for index in range(len(found))]
+
+    folder.mkdir()
+    for name, grey in (("a", 0), ("b", 255)):
+        Image.new("RGB", (16, 16), (grey,) * 3).save(folder / f"{name}.bmp")
+    before = (folder / "a.bmp").stat()
+    tokens(folder)
+    shutil.copytree(folder, tmp_path / "copy", copy_function=shutil.copyfile)
+    tokens(tmp_path / "copy")
+    assert len(said) == 1
+    # Rewritten with the same size, and with the time that it had.
+    Image.new("RGB", (16, 16), (136,) * 3).save(folder / "a.bmp")
+    os.utime(folder / "a.bmp", ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (folder / "a.bmp").stat().st_size == before.st_size
+    assert [int(ids.max()) for ids in tokens(folder)] == [8, 15]
+    assert len(said) == 2
+
+
+def test_a_missing_picture_keeps_its_place_among_the_captions(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "pictures", count=4)
+    some, all_of_them = (ImageFolderDataset(folder, 16, train=False) for _ in range(2))
+    some.files, some.captions = some.files[1:], (some.captions or [])[1:]
+    tokens_of_pictures(base(), some, tmp_path / "tokens")
+    (folder / "00.png").unlink()
+    assert tokens_of_pictures(base(), all_of_them, tmp_path / "tokens")[0]["text"] == "dark"
 
 
 def test_a_run_goes_on_with_its_own_vae_only(tmp_path: Path) -> None:

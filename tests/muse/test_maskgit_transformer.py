@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from maskgit_toys import LEVELS, SMALL, critic, transformer
 
 from madrigal.errors import UserError
@@ -74,6 +75,26 @@ def test_ms16_the_order_of_low_resolution_tokens_matters() -> None:
     assert not torch.allclose(out, moved, atol=1e-4)
     with pytest.raises(UserError, match="low-resolution"):
         net(IDS, **given)
+
+
+def test_ms19_attention_is_torchs_kernel_and_its_dropout_acts_in_training_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kernel, dropouts = F.scaled_dot_product_attention, []
+
+    def watched(*args: Any, **options: Any) -> torch.Tensor:
+        dropouts.append(options["dropout_p"])
+        return kernel(*args, **options)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", watched)
+    net = transformer(text_encoder="classes", num_classes=2, attn_dropout=0.5)
+    calls = 2 * 2 * SMALL["depth"]  # twice, of the picture and of the condition, in each layer
+    with torch.no_grad():
+        assert torch.equal(*(net.eval()(IDS, classes=[1]) for _ in range(2)))
+    assert dropouts == [0.0] * calls
+    dropouts.clear()
+    assert not torch.allclose(*(net.train()(IDS, classes=[1]) for _ in range(2)))
+    assert dropouts == [0.5] * calls
 
 
 def test_ms21_nothing_is_read_at_construction_and_text_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:

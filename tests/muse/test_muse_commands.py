@@ -13,6 +13,7 @@ from PIL import Image
 
 from madrigal.errors import UserError
 from madrigal.muse.loading import load_muse
+from madrigal.muse.muse import Muse
 from madrigal.muse.recognising import is_muse
 from madrigal.verbs.picture_making import class_number, size_of
 
@@ -103,6 +104,28 @@ def test_mistakes_are_told_in_a_sentence(run: Path, command: Command, tmp_path: 
     assert "for pictures" in command.refused("edit", sound, "--vary", "0.5", "-o", tmp_path / "out.wav")
     assert "for pictures" in command.refused("generate", tmp_path, "--negative", "x")
     assert size_of("96x64") == (64, 96)
+
+
+@pytest.mark.parametrize("option", ["--text", "--negative"])
+def test_an_empty_text_is_told(option: str, run: Path, command: Command, tmp_path: Path) -> None:
+    words = ["--text", "white", option, " ", "-o", tmp_path / "out.png"]
+    assert f"{option} is empty" in command.refused("generate", run, *words)
+    source = run.parent / "pictures" / "02.png"
+    assert f"{option} is empty" in command.refused("edit", source, "--run", run, "--vary", "1", *words)
+    words[3] = ""
+    assert f"{option} is empty" in command.refused("generate", run, *words)
+
+
+@pytest.mark.parametrize("name", ["out.psd", "out.xbm"])
+def test_a_format_that_cannot_be_written_is_told_before_anything_is_painted(
+    name: str, run: Path, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Muse, "generate", lambda *_, **__: pytest.fail("it painted"))
+    source = run.parent / "pictures" / "02.png"
+    for words in (["generate", run], ["edit", source, "--run", run, "--vary", "1"]):
+        said = command.refused(*words, "--text", "white", "-o", tmp_path / name)
+        assert f"cannot be written as {name[3:]}; name a .png" in said
+    assert not list(tmp_path.iterdir())
 
 
 def test_exported_it_makes_the_same_shape_of_pictures(run: Path, command: Command, tmp_path: Path) -> None:

@@ -48,6 +48,14 @@ def test_how_it_paints_is_its_own_choice_unless_a_call_says_otherwise() -> None:
     assert not torch.equal(many.generate(["red"]), many.generate(["red"], superres_timesteps=1))
 
 
+def test_called_it_paints_as_it_would_generate() -> None:
+    model = muse(painting=Painting(timesteps=2, temperature=3.0, cond_scale=1.0))
+    assert torch.equal(model(["red"], return_pil_images=False), model.generate(["red"]))
+    called = model(["red"], timesteps=5, cond_scale=4.0, return_pil_images=False)
+    assert torch.equal(called, model.generate(["red"], timesteps=5, cond_scale=4.0))
+    assert not torch.equal(called, model.generate(["red"]))
+
+
 def test_stages_that_do_not_fit_are_refused() -> None:
     with pytest.raises(UserError, match="give it as superres"):
         Muse(superres())
@@ -126,7 +134,7 @@ def test_what_does_not_fit_is_told() -> None:
     ids = torch.zeros(1, 4, 4, dtype=torch.long)
     with pytest.raises(UserError, match="come with `made`"):
         base().generate(["a"], ids=ids)
-    with pytest.raises(UserError, match="1 pictures were given for 2 texts"):
+    with pytest.raises(UserError, match=r"\(texts: 2, ids: 1\): give one of each"):
         base().generate(["a", "b"], ids=ids, made=ids.bool())
 
 

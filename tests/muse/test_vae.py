@@ -99,6 +99,16 @@ def test_ms14_a_copy_for_use_leaves_the_original_as_it_is() -> None:
     assert torch.equal(copy.encode(pictures()), vae.encode(pictures()))
 
 
+def test_ms14_a_copy_is_where_the_original_is_and_stays() -> None:
+    with torch.device("meta"):  # a device that is not the cpu, wherever this runs
+        vae = tiny_vae(vgg=nn.Conv2d(3, 4, 3))
+    before = dict(vae.named_parameters())
+    copy = vae.copy_for_eval()
+    for model in (vae, copy):
+        assert {tensor.device.type for tensor in (*model.parameters(), *model.buffers())} == {"meta"}
+    assert all(tensor is before[name] for name, tensor in vae.named_parameters())
+
+
 def test_ms2_what_save_writes_load_reads(tmp_path: Path) -> None:
     vae, other = tiny_vae(0), tiny_vae(1)
     vae.save(tmp_path / "vae")
@@ -124,6 +134,8 @@ def test_it_is_public_and_has_the_older_keywords() -> None:
     ("options", "sentence"),
     [
         ({"levels": None}, "levels belong to quantizer=fsq"),
+        ({"levels": 8}, "VQGanVAE: levels is 8; input should be a valid tuple"),
+        ({"levels": [8, "a"]}, "VQGanVAE: levels.1 is 'a'; input should be a valid integer"),
         ({"codebook_size": 65}, "make 64 codes, not 65"),
         ({"dim": 6}, "does not divide the 6 channels"),
         ({"layer_mults": (1, 2, 4)}, "has 3 entries for 2 layers"),

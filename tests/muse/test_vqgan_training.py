@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,8 +12,10 @@ from torch import nn
 from trained import ranks_equal_one, resumed_equals_unbroken
 from vqgan_toys import QUANTIZERS, pictures, tiny_vae, vqgan_trainer, write_pictures
 
+from madrigal.data.picture_source import PictureSource
 from madrigal.errors import UserError
 from madrigal.muse.vae import VQGanVAE
+from madrigal.muse.vae_trainer import VQGanVAETrainer
 
 SCRIPT = Path(__file__).parent / "vqgan_on_ranks.py"
 
@@ -64,6 +67,28 @@ def test_ms9_a_grid_of_originals_and_what_came_back_is_written_once(folder: Path
     for prefix in ("valid/", "valid/ema/"):
         assert {prefix + name for name in ("recon", "psnr", "ssim", "perplexity")} <= valid.keys()
     assert 1 <= valid["valid/perplexity"] <= 64
+
+
+def test_ms9_only_the_main_rank_writes_samples_and_nobody_keeps_gradients(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = vqgan_trainer(folder, tmp_path / "run", valid_frac=0.25)
+    make, seen = trainer.sample, []
+
+    def watched(batch: Any) -> Any:
+        made = trainer.model.decoder(trainer.model.encoder(batch["image"]))
+        seen.append(made.requires_grad)
+        return make(batch)
+
+    monkeypatch.setattr(trainer, "sample", watched)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(VQGanVAETrainer, "is_main", property(lambda _: False))
+        assert trainer.write_samples() == []
+        assert seen == []  # nor does it compute them
+    assert not list(tmp_path.glob("run/samples/*"))
+    assert len(trainer.write_samples()) == 3
+    assert seen == [False, False]  # online and averaged
+    assert all(tensor.grad is None for tensor in trainer.model.parameters())
 
 
 def test_validation_is_of_all_pictures_and_changes_nothing(folder: Path, tmp_path: Path) -> None:
@@ -128,6 +153,12 @@ def test_a_rectangle_is_trained_on_and_what_does_not_fit_is_refused(folder: Path
     trainer.train_step()
     with pytest.raises(UserError, match="a token covers 4 pixels a side"):
         vqgan_trainer(folder, tmp_path / "other", image_size=18)
+
+
+def test_a_folder_and_a_source_are_not_both_taken(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="a folder and a source, which both name its pictures"):
+        vqgan_trainer(folder, tmp_path / "run", source=PictureSource(path=folder, image_size=16))
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_codebook_starts_from_the_first_pictures(folder: Path, tmp_path: Path) -> None:
