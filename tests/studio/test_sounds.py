@@ -123,6 +123,14 @@ def test_words_want_a_text_where_nobody_listens(client: TestClient, folder: Path
     assert (error["code"], error["param"]) == ("missing_parameter", "text")
 
 
+@pytest.mark.parametrize(("samples", "rate"), [(1, 24_000), (10, 24_000), (200, 24_000), (300, 96_000)])
+def test_a_recording_too_short_for_a_word_is_refused(client: TestClient, samples: int, rate: int) -> None:
+    files = {"file": ("in.wav", wav_bytes(samples / rate, rate))}
+    answer = client.post("/v1/audio/words", data={"text": "a hum"}, files=files)
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["error"]["code"] == "recording_too_short"
+
+
 def test_joined_words_share_their_sounds() -> None:
     assert _edges([2, 3, 1], range(6), [2, 3, 1]) == [(0, 1), (2, 4), (5, 5)]
     assert _edges([1, 1], range(4), [4]) == [(0, 1), (2, 3)]
@@ -153,6 +161,20 @@ def test_codes_there_and_back(client: TestClient, folder: Path) -> None:
     assert len(post(client, "/v1/audio/codes", folder, levels=1).json()["codes"][0]) == 1
     assert post(client, "/v1/audio/codes", folder, levels=3).status_code == 400
     assert client.post("/v1/audio/codes", files={"file": wav_bytes(130.0, 8_000)}).status_code == 400
+
+
+def test_a_recording_of_which_no_sample_is_left_is_refused(client: TestClient) -> None:
+    answer = client.post("/v1/audio/codes", files={"file": ("in.wav", wav_bytes(1 / 96_000, 96_000))})
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["error"]["code"] == "unusable_file"
+
+
+def test_codes_in_groups_come_for_whole_levels(make_app: Callable[..., FastAPI]) -> None:
+    codec = small_codec(16, 2, rq_groups=2)
+    with TestClient(make_app(loaders={"codec": lambda *_: codec}), raise_server_exceptions=False) as client:
+        for count, status in ((1, 400), (2, 200), (3, 400), (4, 200), (6, 400)):
+            answer = client.post("/v1/audio/codes/decode", json={"model": "codec", "codes": [[0] * count] * 20})
+            assert answer.status_code == status, answer.text
 
 
 def test_music_and_continuations_last_as_long_as_asked(client: TestClient, folder: Path) -> None:
