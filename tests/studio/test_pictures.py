@@ -11,14 +11,13 @@ import pytest
 from fastapi import FastAPI
 from PIL import Image
 from small_muse import SIDE, small_muse
+from stand_ins import write_model
 from starlette.testclient import TestClient
 
 
 @pytest.fixture
 def client(make_app: Callable[..., FastAPI], root: Path) -> Iterator[TestClient]:
-    (root / "muse").mkdir()
-    (root / "muse/recipe.yaml").write_text("system: muse\n")
-    (root / "muse/config.json").write_text("{}")
+    write_model(root / "muse", "muse")
     muse = small_muse()
     with TestClient(make_app(loaders={"pictures": lambda *_: muse}), raise_server_exceptions=False) as client:
         yield client

@@ -6,35 +6,20 @@ import io
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
 import pytest
 import soundfile
-import torch
 from fastapi import FastAPI
 from small_codecs import small_codec
-from stand_ins import wav_bytes
+from stand_ins import Composer, wav_bytes, write_model
 from starlette.testclient import TestClient
 from voicebox_speaking import hum, speaking_run
 
 from madrigal.studio.models import LOADERS
 from madrigal.studio.word_times import _edges
-
-
-class Composer:
-    """What the routes need of a MusicLM and of an AudioLM: a sound as long as it is asked for."""
-
-    sample_rate = 16_000
-    codec = SimpleNamespace(target_sample_hz=16_000)
-
-    def draw(self, text: str, n: int, *, seconds: float, **_: Any) -> list[Any]:
-        return [SimpleNamespace(waves=[torch.zeros(round(seconds * 16_000))] * n, scores=[0.5] * n)]
-
-    def __call__(self, *, prime_wave: torch.Tensor, seconds: float, **_: Any) -> torch.Tensor:
-        return torch.cat((prime_wave, torch.zeros(round(seconds * 16_000))))[None]
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "runs").mkdir()
     speaking_run(folder / "runs/speaker")
     for name, system in (("music", "musiclm"), ("sounds", "audiolm"), ("coder", "soundstream")):
-        (folder / f"runs/{name}").mkdir()
-        (folder / f"runs/{name}/recipe.yaml").write_text(f"system: {system}\n")
-        (folder / f"runs/{name}/config.json").write_text("{}")
+        write_model(folder / "runs" / name, system)
     hum(folder / "hum.wav", seconds=3.0, rate=16_000, channels=2)
     return folder
 
