@@ -25,6 +25,7 @@ from madrigal.studio.settings import MEGABYTE, StudioSettings
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,60}(/[A-Za-z0-9][A-Za-z0-9._-]{0,60}){0,2}")
 OVERRIDE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*=[^\n\r\0]*")
+COMMENT = re.compile(r"\s#")
 LOG = "training.log"
 SEEN_SECONDS = 30.0
 """So long is waited for a training to begin, or to be refused by its own words."""
@@ -156,14 +157,17 @@ class Control:
         if key.split(".")[0] == "data" and (place := self._data(value)) is not None:
             return f"{key}={place}"
         try:
-            if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(value, Loader=yaml.SafeLoader)):
-                raise yaml.YAMLError("a few aliases can stand for more than a machine holds")
-            parsed = yaml.safe_load(value)
+            _check_plain(value)
+            texts = list(_strings(yaml.safe_load(value)))
         except (yaml.YAMLError, ValueError, RecursionError) as error:
             raise ApiError(
-                400, f"{shown(override)} cannot be read.", code="invalid_override", param="overrides"
+                400,
+                f"{shown(override)} cannot be read: write words, numbers, lists or mappings, without tags, aliases and "
+                "comments.",
+                code="invalid_override",
+                param="overrides",
             ) from error
-        for text in _strings(parsed):
+        for text in texts:
             if _is_path(text) and not self._is_inside(Path(text)):
                 raise ApiError(
                     400,
@@ -188,6 +192,17 @@ class Control:
         return any(path.resolve().is_relative_to(root.resolve()) for root in roots)
 
 
+def _check_plain(value: str) -> None:
+    """What is looked at has to be what a training reads."""
+    if COMMENT.search(value):
+        raise ValueError("a recipe takes a folder as it is written, with what is a comment elsewhere")
+    for event in yaml.parse(value, Loader=yaml.SafeLoader):
+        if isinstance(event, yaml.AliasEvent):
+            raise ValueError("a few aliases can stand for more than a machine holds")
+        if getattr(event, "tag", None) is not None:
+            raise ValueError("a tag makes something else of words, bytes for instance")
+
+
 def _strings(value: Any) -> Iterator[str]:
     """All words in a value, those in lists and mappings too."""
     if isinstance(value, str):
@@ -199,6 +214,8 @@ def _strings(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for one in value:
             yield from _strings(one)
+    elif not isinstance(value, int | float | None):  # a date
+        raise ValueError(f"no recipe holds a {type(value).__name__}")
 
 
 def _is_path(text: str) -> bool:

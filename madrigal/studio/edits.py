@@ -18,6 +18,8 @@ from madrigal.studio.word_times import word_times
 
 router = APIRouter(tags=["sound"])
 Words = Annotated[str | None, Form(max_length=LONGEST_TEXT)]
+LEAST_SECONDS = 0.2
+"""Of a recording in which words are looked for: an aligner hears frames, and a few samples are none."""
 
 
 @router.post("/v1/audio/edits", response_class=Response, responses={**WAV, **declared(404, 429, 504)})
@@ -93,7 +95,7 @@ async def words(
 
     def find() -> dict[str, Any]:
         speaker = studio.models.loaded(found)
-        sound = sound_of(data, most_seconds=studio.settings.limits.audio_seconds)
+        sound = sound_of(data, most_seconds=studio.settings.limits.audio_seconds, least_seconds=LEAST_SECONDS)
         said = " ".join((text or "").split()) or _recognised(studio, sound)
         return {"text": said, "seconds": round(sound.seconds, 3), "words": word_times(speaker, sound, said)}
 

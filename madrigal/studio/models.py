@@ -26,6 +26,7 @@ SYSTEMS: dict[str, Kind] = {
     "voicebox": "speech",
     "muse": "pictures",
     "maskgit": "pictures",
+    "token-critic": "pictures",
     "musiclm": "music",
     "audiolm": "continuation",
     "soundstream": "codec",
@@ -121,12 +122,20 @@ class Models:
             # An exported codec says nothing of its system.
             system = config.get("kind") or ("soundstream" if "codebook_size" in config else None)
         kind = SYSTEMS.get(str(system))
-        if kind is None or not _is_usable(folder, recipe):
+        if kind is None or not _is_usable(folder, recipe) or self._only_enlarges(recipe):
             return None
         try:
             return Model(name, kind, folder, int(folder.stat().st_mtime))
         except OSError:
             return None
+
+    def _only_enlarges(self, recipe: dict[str, Any]) -> bool:
+        """Whether it is a stage that makes pictures larger, or its critic: neither can begin one."""
+        judged = recipe.get("maskgit")
+        if recipe.get("system") == "token-critic" and isinstance(judged, str):
+            recipe = self._recipes.of(Path(judged))
+        model = recipe.get("model")
+        return recipe.get("system") == "maskgit" and isinstance(model, dict) and bool(model.get("cond_image_size"))
 
     def loaded(self, model: Model) -> Any:
         """The model itself; in a worker's thread, for it may take its time."""

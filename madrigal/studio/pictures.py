@@ -77,13 +77,11 @@ async def generations(asked: PictureRequest, request: Request) -> Any:
     def paint() -> list[str]:
         muse = studio.models.loaded(found)
         _check_size(muse, wanted)
-        told = _condition(muse, asked.prompt, asked.negative)
-        options = {"timesteps": asked.steps, "cond_scale": asked.cond_scale}
-        options = {name: value for name, value in options.items() if value is not None}
+        told = _condition(muse, asked.prompt, asked.negative) | _options(asked.steps, asked.cond_scale)
         drawn: list[str] = []
         for number in range(count):
             check_wanted()
-            drawn += _sent(muse.generate(size=wanted, seed=asked.seed + number, **told, **options))
+            drawn += _sent(muse.generate(size=wanted, seed=asked.seed + number, **told))
         return drawn
 
     return _answer(await worked(request, studio, paint))
@@ -93,7 +91,7 @@ async def generations(asked: PictureRequest, request: Request) -> Any:
 async def edits(
     request: Request,
     image: Annotated[UploadFile, File(description="a picture: png, jpeg or webp")],
-    prompt: Annotated[str, Form(max_length=LONGEST_TEXT)],
+    prompt: Annotated[Text, Form(min_length=1, max_length=LONGEST_TEXT)],
     mask: Annotated[
         UploadFile | None,
         File(description="what is transparent, or white where nothing is, is made anew; default: as the picture's own"),
@@ -104,11 +102,15 @@ async def edits(
     response_format: Annotated[Literal["b64_json"], Form(description="pictures are sent, not kept")] = "b64_json",
     output_format: Annotated[Literal["png"], Form()] = "png",
     seed: FormSeed = 0,
+    steps: Annotated[int | None, Form(ge=1, le=256)] = None,
+    cond_scale: Annotated[float | None, Form(ge=0, le=50, allow_inf_nan=False)] = None,
+    negative: Annotated[Text | None, Form(max_length=LONGEST_TEXT, description="what should not be seen")] = None,
 ) -> Any:
     """Make a part of a picture anew; the rest keeps its pixels."""
     studio = studio_of(request)
     limits = studio.settings.limits
-    check_length("prompt", prompt, limits.prompt_characters)
+    for name, words in {"prompt": prompt, "negative": negative or ""}.items():
+        check_length(name, words, limits.prompt_characters)
     check_at_most("n", n, limits.pictures)
     wanted = _size(size)
     found = await run_in_threadpool(studio.models.find, model or None, "pictures")
@@ -139,7 +141,7 @@ async def edits(
         change = inside(from_pil(opened)[None], from_pil(marked)[None, 0] > 0.5)
         if not bool(change.mask.any()):
             raise ApiError(400, "The mask marks nothing.", code="invalid_mask", param="mask")
-        told = _condition(muse, prompt, None)
+        told = _condition(muse, prompt, negative) | _options(steps, cond_scale)
         drawn: list[str] = []
         for number in range(n):
             check_wanted()
@@ -181,6 +183,12 @@ def _condition(muse: Any, prompt: str, negative: str | None) -> dict[str, Any]:
     if not net.reads_text or net.text_encoder == "embeds":
         raise ApiError(400, "This model takes no texts.", code="no_text", param="model")
     return {"texts": [prompt], **({"negative_texts": [negative]} if negative else {})}
+
+
+def _options(steps: int | None, cond_scale: float | None) -> dict[str, Any]:
+    """How it is drawn, where the request says so."""
+    said = {"timesteps": steps, "cond_scale": cond_scale}
+    return {name: value for name, value in said.items() if value is not None}
 
 
 def _size(text: str | None) -> tuple[int, int] | None:

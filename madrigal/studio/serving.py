@@ -9,6 +9,7 @@ from typing import Any
 
 from starlette.requests import Request
 
+from madrigal.errors import UserError
 from madrigal.studio.control import Control
 from madrigal.studio.errors import ApiError
 from madrigal.studio.listening import Listening
@@ -55,7 +56,7 @@ class Studio:
             raise ApiError(400, f"There is no voice {voice.id} any more.", code="voice_not_found") from error
         with self._lock:
             if key not in self._prompts:
-                self._prompts[key] = Voice.load(voice.file)
+                self._prompts[key] = _loaded(voice)
                 while len(self._prompts) > 64:
                     self._prompts.popitem(last=False)
             return self._prompts[key]
@@ -91,6 +92,16 @@ class Studio:
             await self.line.once(speak)
         except Exception:
             log.warning("The default voice could not be warmed up", exc_info=True)
+
+
+def _loaded(voice: Listed) -> Voice:
+    try:
+        return Voice.load(voice.file)
+    except UserError as error:
+        # The sentence is for whoever keeps the voices; it names folders.
+        raise ApiError(
+            503, f"The voice {voice.id} cannot be loaded now.", code="voice_unusable", param="voice"
+        ) from error
 
 
 def studio_of(request: Request) -> Studio:

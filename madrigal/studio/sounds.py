@@ -159,7 +159,7 @@ async def decode(asked: Codes, request: Request) -> Response:
         rate = int(codec.target_sample_hz)
         most = studio.settings.limits.audio_seconds
         check_at_most("codes", len(asked.codes) / codec.frame_rate, most + 1)
-        table = _table(asked.codes, codec.num_quantizers * codec.rq_groups, codec.codebook_size)
+        table = _table(asked.codes, codec.num_quantizers, codec.rq_groups, codec.codebook_size)
         with torch.no_grad():
             wave = codec.decode_from_codebook_indices(table[None].to(codec.device))[0]
         wave = wave[:, : asked.samples]
@@ -168,14 +168,16 @@ async def decode(asked: Codes, request: Request) -> Response:
     return Response(await worked(request, studio, sound), media_type=MEDIA_TYPES["wav"])
 
 
-def _table(rows: list[list[int]], levels: int, size: int) -> torch.Tensor:
-    """Codes [frames, levels], all of which the codec knows."""
+def _table(rows: list[list[int]], levels: int, groups: int, size: int) -> torch.Tensor:
+    """Codes [frames, levels x groups], all of which the codec knows."""
 
     def wrong() -> Iterator[str]:
         if len({len(row) for row in rows}) > 1:
             yield "every frame needs as many codes as the others"
-        if not 1 <= len(rows[0]) <= levels:
-            yield f"a frame has {len(rows[0])} codes, and this codec has from 1 to {levels}"
+        if not groups <= len(rows[0]) <= levels * groups:
+            yield f"a frame has {len(rows[0])} codes, and this codec has from {groups} to {levels * groups}"
+        if len(rows[0]) % groups:
+            yield f"a frame has {len(rows[0])} codes, and this codec has {groups} for each level"
         if max(max(row, default=0) for row in rows) >= size:
             yield f"this codec knows the codes 0 to {size - 1}"
 

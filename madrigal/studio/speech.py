@@ -45,7 +45,8 @@ class SpeechRequest(BaseModel):
     seconds: float | None = Field(None, ge=0.1, le=600, description="how long it takes to say it all")
 
 
-_AUDIO: dict[str, Any] = dict.fromkeys([*MEDIA_TYPES.values(), "text/event-stream"], BINARY)
+_EVENTS: dict[str, Any] = {"schema": {"description": "events whose data is JSON: speech.audio.delta, and .done"}}
+_AUDIO: dict[str, Any] = {**dict.fromkeys(MEDIA_TYPES.values(), BINARY), "text/event-stream": _EVENTS}
 
 
 @router.post(

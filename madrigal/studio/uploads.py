@@ -26,7 +26,7 @@ PICTURES = ("PNG", "JPEG", "WEBP")
 RATES = (4_000, 96_000)
 MOST_CHANNELS = 2
 MOST_PIXELS = 16_000_000
-_UPLOAD = "The file"
+_UPLOAD, _NO_SOUND = "The file", "it holds no sound"
 _BLOCK = 1 << 16
 
 
@@ -53,16 +53,21 @@ def wave_of(data: bytes, rate: int, *, most_seconds: float, least_seconds: float
         source = file.samplerate
     sound = np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
     _check(sound, source, least_seconds)
-    return resample(torch.from_numpy(sound[:most]), source, rate)
+    wave = resample(torch.from_numpy(sound[:most]), source, rate)
+    if not len(wave):  # of one sample at a higher rate nothing is left
+        raise DecodeError.of(_UPLOAD, _NO_SOUND)
+    return wave
 
 
-def sound_of(data: bytes, *, most_seconds: float) -> "Sound":
+def sound_of(data: bytes, *, most_seconds: float, least_seconds: float = 0.0) -> "Sound":
     """A recording in its own numbers, to be changed in one place and left alone in all others."""
     from madrigal.voicebox.mending import Sound
 
     # What is read is bounded by the header, which was looked at, and by what is there.
     with _opened(data, most_seconds) as file:
-        return Sound.of(file, _UPLOAD)
+        sound = Sound.of(file, _UPLOAD)
+    _check_length(len(sound.data), sound.rate, least_seconds)
+    return sound
 
 
 def picture_of(data: bytes) -> Image.Image:
@@ -118,13 +123,17 @@ def _read(file: soundfile.SoundFile) -> np.ndarray:
 
 def _check(sound: np.ndarray, rate: int, least_seconds: float) -> None:
     if not len(sound):
-        raise DecodeError.of(_UPLOAD, "it holds no sound")
+        raise DecodeError.of(_UPLOAD, _NO_SOUND)
     if not np.isfinite(sound).all():
         raise DecodeError.of(_UPLOAD, "it holds samples that are not finite numbers")
-    if len(sound) < least_seconds * rate:
+    _check_length(len(sound), rate, least_seconds)
+
+
+def _check_length(samples: int, rate: int, least_seconds: float) -> None:
+    if samples < least_seconds * rate:
         raise ApiError(
             400,
-            f"The recording has {len(sound) / rate:.2f} seconds, and {least_seconds:g} are the least.",
+            f"The recording has {samples / rate:.2f} seconds, and {least_seconds:g} are the least.",
             code="recording_too_short",
             param="file",
         )

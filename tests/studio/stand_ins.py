@@ -11,6 +11,7 @@ import time
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,19 @@ class StandInVoice:
         return Voice(wave[: 10 * 80].reshape(10, 80), FINGERPRINT, about={"text": text or ""})
 
 
+class Composer:
+    """What the routes need of a MusicLM and of an AudioLM: a sound as long as it is asked for."""
+
+    sample_rate = 16_000
+    codec = SimpleNamespace(target_sample_hz=16_000)
+
+    def draw(self, text: str, n: int, *, seconds: float, **_: Any) -> list[Any]:
+        return [SimpleNamespace(waves=[torch.zeros(round(seconds * 16_000))] * n, scores=[0.5] * n)]
+
+    def __call__(self, *, prime_wave: Tensor, seconds: float, **_: Any) -> Tensor:
+        return torch.cat((prime_wave, torch.zeros(round(seconds * 16_000))))[None]
+
+
 def create_app(settings: StudioSettings | None = None) -> FastAPI:
     """The studio with the stand-in for every voice; STAND_IN_SECONDS are taken for each of its words."""
     voice = StandInVoice(float(os.environ.get("STAND_IN_SECONDS", "0")))
@@ -75,6 +89,14 @@ def write_voice_folder(folder: Path, names: tuple[str, ...] = ("anna", "bert")) 
     (folder / "config.json").write_text(json.dumps(told))
     for name in names:
         Voice(torch.zeros(4, 80), FINGERPRINT).save(folder / "voices" / f"{name}.safetensors")
+    return folder
+
+
+def write_model(folder: Path, system: str) -> Path:
+    """What a studio takes for a model of a system; what is loaded in its place is the test's affair."""
+    folder.mkdir(parents=True)
+    (folder / "recipe.yaml").write_text(f"system: {system}\n")
+    (folder / "config.json").write_text("{}")
     return folder
 
 

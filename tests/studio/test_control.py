@@ -98,6 +98,27 @@ def test_what_must_not_be_started_is_not(
     assert controlled.post("/api/runs/codec/stop").status_code == 409
 
 
+@pytest.mark.parametrize(
+    "override",
+    [
+        "vae=!!binary L2V0Yw==",
+        "data.path=!!binary L2V0Yw==",
+        "data={path: !!binary L2V0Yw==}",
+        "data.path=!!set {/etc}",
+        "data.path=[!!omap [a: /etc]]",
+        "data=tones # /../../../../../../../../etc",
+        "plan.lr=!!bool maybe",
+        "plan.lr=2020-01-01",
+    ],
+)
+def test_no_path_is_hidden_from_the_data_roots(controlled: TestClient, root: Path, override: str) -> None:
+    asked = {"recipe": "maskgit/tiny", "name": "fresh", "overrides": ["data=tones", override]}
+    answer = controlled.post("/api/runs", json=asked)
+    assert answer.status_code == 400, answer.text
+    assert "without tags, aliases and comments" in answer.json()["error"]["message"]
+    assert not (root / "fresh").exists()
+
+
 def test_a_process_of_another_machine_is_never_stopped(
     controlled: TestClient, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import io
 import os
 import shutil
 import signal
@@ -14,9 +16,13 @@ from typing import Any
 
 import httpx
 import pytest
+import soundfile
 from fastapi import FastAPI
 from load import ANSWERED, BROKEN, FAILED, LOST, REFUSED, Answer, ask, fates, load
-from stand_ins import WORD, StandInVoice, in_a_loop, write_run, write_voice_folder
+from PIL import Image
+from small_codecs import small_codec
+from small_muse import SIDE, small_muse
+from stand_ins import WORD, StandInVoice, in_a_loop, write_model, write_run, write_voice_folder
 
 # The tests of the server that ask through `client` and look into `root`, asked of the fleet: ruff would take them for
 # names that nobody uses.
@@ -26,6 +32,7 @@ from test_guards import (  # noqa: F401
     test_an_unknown_place_and_a_wrong_method_are_told_in_the_same_shape,
     test_no_path_climbs_out_of_the_page,
 )
+from test_hostile import PICTURES, SOUNDS, png
 from test_listening import (  # noqa: F401
     test_a_mushra_test_hides_the_reference_among_the_stimuli,
     test_an_ab_test_from_beginning_to_end,
@@ -53,9 +60,11 @@ from test_voices import (  # noqa: F401
     test_only_uploaded_voices_are_removed,
     test_the_voices_of_a_model_are_listed,
 )
+from voicebox_speaking import speaking_run
 
 from madrigal.studio.app import create_app
 from madrigal.studio.fleet import FleetSettings, running
+from madrigal.studio.models import LOADERS
 from madrigal.studio.settings import Limits, StudioSettings
 
 pytest.importorskip("ray.serve", reason="Ray Serve is not installed: pip install 'madrigal[ray]'")
@@ -74,7 +83,13 @@ PATIENT = {
 
 def stand_in_app(settings: StudioSettings) -> FastAPI:
     """What a replica serves here: the studio with a voice that takes its time, and a word on who answers."""
-    app = create_app(settings, loaders={"speech": lambda *_: StandInVoice(slow=0.02)})
+
+    def speaker(folder: Path, device: str) -> Any:
+        is_run = (folder / "recipe.yaml").is_file()
+        return LOADERS["speech"](folder, device) if is_run else StandInVoice(slow=0.02)
+
+    small: dict[Any, Any] = {"codec": lambda *_: small_codec(16, 2), "pictures": lambda *_: small_muse()}
+    app = create_app(settings, loaders={"speech": speaker, **small})
     app.add_api_route("/pid", lambda: os.getpid())
     return app
 
@@ -115,7 +130,7 @@ def address(folder: Path) -> Iterator[str]:
     )
     with pytest.MonkeyPatch.context() as patch:
         here = Path(__file__).parent
-        paths = [here.parents[1], here, os.environ.get("PYTHONPATH", "")]
+        paths = [here.parents[1], here, here.parent / "shared", os.environ.get("PYTHONPATH", "")]
         patch.setenv("PYTHONPATH", os.pathsep.join(map(str, paths)))
         patch.setenv("RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES", "100000000")
         for name, value in PATIENT.items():
@@ -168,6 +183,34 @@ def test_the_official_client_of_openai_is_served(address: str, root: Path, tmp_p
     with pytest.raises(official.BadRequestError) as refused:
         client.audio.speech.create(model="tts-1", voice="alloy", input="hello")
     assert refused.value.code == "voice_not_found"
+
+
+def test_recordings_and_pictures_pass_the_proxy(client: httpx.Client, root: Path, wav: bytes) -> None:
+    speaking_run(root / "speaker")
+    write_model(root / "muse", "muse")
+    recording = {"file": ("in.wav", wav)}
+    said = {"model": "speaker", "text": "one two"}
+    words = client.post("/v1/audio/words", data=said, files=recording)
+    assert [word["word"] for word in words.json()["words"]] == ["one", "two"]
+    edited = client.post("/v1/audio/edits", data={"model": "speaker", "fill": "0.5-0.8"}, files=recording)
+    assert edited.headers["x-madrigal-span"] == "0.500-0.800"
+    coded = client.post("/v1/audio/codes", data={"model": "codec"}, files=recording).json()
+    decoded = client.post("/v1/audio/codes/decode", json=coded)
+    assert len(soundfile.read(io.BytesIO(decoded.content))[0]) == coded["samples"]
+    drawn = client.post("/v1/images/generations", json={"prompt": "white"}).json()["data"][0]["b64_json"]
+    assert Image.open(io.BytesIO(base64.b64decode(drawn))).size == (SIDE, SIDE)
+
+
+def test_hostile_uploads_are_refused_behind_the_proxy(client: httpx.Client, root: Path) -> None:
+    write_model(root / "muse", "muse")
+    for name, sound in SOUNDS.items():
+        answer = client.post("/v1/audio/voices", data={"name": "evil"}, files={"file": (name, sound())})
+        assert 400 <= answer.status_code < 500, (name, answer.text)
+    for name, picture in PICTURES.items():
+        files = {"image": ("a.png", picture()), "mask": ("m.png", png(64, 64))}
+        answer = client.post("/v1/images/edits", data={"prompt": "x"}, files=files)
+        assert 400 <= answer.status_code < 500, (name, answer.text)
+    assert client.get("/healthz").status_code == 200
 
 
 def test_answers_pass_the_proxy_with_their_headers(client: httpx.Client) -> None:

@@ -124,9 +124,18 @@ def pixel_bomb() -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", told) + chunk(b"IDAT", packed) + chunk(b"IEND", b"")
 
 
+def jpeg_with_damaged_exif() -> bytes:
+    """The pixels are whole and to be turned; a description in the EXIF data is marked as a width, and is no number."""
+    told, out = Image.Exif(), io.BytesIO()
+    told[0x0112], told[0x010E] = 6, "hello"
+    Image.new("RGB", (64, 64)).save(out, "JPEG", exif=told)
+    return out.getvalue().replace(b"\x01\x0e\x00\x02", b"\x01\x00\x00\x02", 1)
+
+
 PICTURES: dict[str, Callable[[], bytes]] = {
     "a pixel bomb": pixel_bomb,
     "17 million pixels": lambda: png(17_000, 1_000),
+    "damaged exif": jpeg_with_damaged_exif,
     "half a picture": lambda: png(64, 64)[:60],
     "a sound": lambda: wav_bytes(1.0),
     "svg": lambda: b"<svg xmlns='http://www.w3.org/2000/svg'><image href='file:///etc/passwd'/></svg>",

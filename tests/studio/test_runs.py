@@ -7,9 +7,11 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
+import yaml
 from PIL import Image
 from stand_ins import write_run
 from starlette.testclient import TestClient
@@ -192,6 +194,20 @@ def test_what_the_page_asks_first(client: TestClient) -> None:
     assert client.get(f"/v1/models/{quote('group/other', safe='')}").json()["kind"] == "codec"
     assert client.get("/v1/models/nothing").status_code == 404
     assert "soundstream/cpu" in client.get("/api/recipes").json()["recipes"]
+
+
+def test_what_only_makes_pictures_larger_draws_none(client: TestClient, root: Path) -> None:
+    def write(name: str, **recipe: Any) -> None:
+        (root / name / "checkpoints/step-00000001").mkdir(parents=True)
+        (root / name / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+
+    write("a-larger", system="maskgit", model={"image_size": 32, "cond_image_size": 16})
+    write("b-critic-of-larger", system="token-critic", maskgit=str(root / "a-larger"), model={})
+    write("c-base", system="maskgit", model={"image_size": 16, "cond_image_size": None})
+    write("d-critic", system="token-critic", maskgit=str(root / "c-base"), model={})
+    models = client.get("/v1/models").json()["data"]
+    assert [model["id"] for model in models if model["kind"] == "pictures"] == ["c-base", "d-critic"]
+    assert client.get("/v1/models/a-larger").status_code == 404
 
 
 def test_a_voice_whose_steps_are_built_in_says_so(client: TestClient, root: Path) -> None:

@@ -6,35 +6,20 @@ import io
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
 import pytest
 import soundfile
-import torch
 from fastapi import FastAPI
 from small_codecs import small_codec
-from stand_ins import wav_bytes
+from stand_ins import Composer, wav_bytes, write_model
 from starlette.testclient import TestClient
 from voicebox_speaking import hum, speaking_run
 
 from madrigal.studio.models import LOADERS
 from madrigal.studio.word_times import _edges
-
-
-class Composer:
-    """What the routes need of a MusicLM and of an AudioLM: a sound as long as it is asked for."""
-
-    sample_rate = 16_000
-    codec = SimpleNamespace(target_sample_hz=16_000)
-
-    def draw(self, text: str, n: int, *, seconds: float, **_: Any) -> list[Any]:
-        return [SimpleNamespace(waves=[torch.zeros(round(seconds * 16_000))] * n, scores=[0.5] * n)]
-
-    def __call__(self, *, prime_wave: torch.Tensor, seconds: float, **_: Any) -> torch.Tensor:
-        return torch.cat((prime_wave, torch.zeros(round(seconds * 16_000))))[None]
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "runs").mkdir()
     speaking_run(folder / "runs/speaker")
     for name, system in (("music", "musiclm"), ("sounds", "audiolm"), ("coder", "soundstream")):
-        (folder / f"runs/{name}").mkdir()
-        (folder / f"runs/{name}/recipe.yaml").write_text(f"system: {system}\n")
-        (folder / f"runs/{name}/config.json").write_text("{}")
+        write_model(folder / "runs" / name, system)
     hum(folder / "hum.wav", seconds=3.0, rate=16_000, channels=2)
     return folder
 
@@ -123,6 +106,14 @@ def test_words_want_a_text_where_nobody_listens(client: TestClient, folder: Path
     assert (error["code"], error["param"]) == ("missing_parameter", "text")
 
 
+@pytest.mark.parametrize(("samples", "rate"), [(1, 24_000), (10, 24_000), (200, 24_000), (300, 96_000)])
+def test_a_recording_too_short_for_a_word_is_refused(client: TestClient, samples: int, rate: int) -> None:
+    files = {"file": ("in.wav", wav_bytes(samples / rate, rate))}
+    answer = client.post("/v1/audio/words", data={"text": "a hum"}, files=files)
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["error"]["code"] == "recording_too_short"
+
+
 def test_joined_words_share_their_sounds() -> None:
     assert _edges([2, 3, 1], range(6), [2, 3, 1]) == [(0, 1), (2, 4), (5, 5)]
     assert _edges([1, 1], range(4), [4]) == [(0, 1), (2, 3)]
@@ -153,6 +144,20 @@ def test_codes_there_and_back(client: TestClient, folder: Path) -> None:
     assert len(post(client, "/v1/audio/codes", folder, levels=1).json()["codes"][0]) == 1
     assert post(client, "/v1/audio/codes", folder, levels=3).status_code == 400
     assert client.post("/v1/audio/codes", files={"file": wav_bytes(130.0, 8_000)}).status_code == 400
+
+
+def test_a_recording_of_which_no_sample_is_left_is_refused(client: TestClient) -> None:
+    answer = client.post("/v1/audio/codes", files={"file": ("in.wav", wav_bytes(1 / 96_000, 96_000))})
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["error"]["code"] == "unusable_file"
+
+
+def test_codes_in_groups_come_for_whole_levels(make_app: Callable[..., FastAPI]) -> None:
+    codec = small_codec(16, 2, rq_groups=2)
+    with TestClient(make_app(loaders={"codec": lambda *_: codec}), raise_server_exceptions=False) as client:
+        for count, status in ((1, 400), (2, 200), (3, 400), (4, 200), (6, 400)):
+            answer = client.post("/v1/audio/codes/decode", json={"model": "codec", "codes": [[0] * count] * 20})
+            assert answer.status_code == status, answer.text
 
 
 def test_music_and_continuations_last_as_long_as_asked(client: TestClient, folder: Path) -> None:

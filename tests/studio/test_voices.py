@@ -36,6 +36,17 @@ def test_a_voice_is_uploaded_spoken_with_and_removed(client: TestClient, voice: 
     assert refused.json()["error"]["code"] == "voice_not_found"
 
 
+@pytest.mark.parametrize("damage", [b"garbage", b""])
+def test_a_damaged_voice_is_told_without_its_place(client: TestClient, root: Path, damage: bytes) -> None:
+    (root.parent / "voice/voices/bert.safetensors").write_bytes(damage)
+    refused = client.post("/v1/audio/speech", json={"model": "voice", "input": "hi", "voice": "bert"})
+    assert refused.status_code == 503, refused.text
+    assert refused.json()["error"]["code"] == "voice_unusable"
+    assert "bert" in refused.text
+    assert str(root.parent) not in refused.text
+    assert client.post("/v1/audio/speech", json={"model": "voice", "input": "hi", "voice": "anna"}).status_code == 200
+
+
 def test_a_name_is_taken_once(client: TestClient) -> None:
     assert add(client).status_code == 201
     assert add(client).json()["error"]["code"] == "voice_exists"

@@ -100,17 +100,17 @@ export async function picturesView({ page, studio }) {
     return said;
   }
 
+  /** How pictures are drawn, whole ones and parts. */
+  const drawing = (seed) => ({
+    model: asking.model(),
+    negative: negative.value.trim() || undefined,
+    seed,
+    steps: steps.value(),
+    cond_scale: guidance.value(),
+  });
+
   const drawPrompt = (signal, seed) => {
-    const values = {
-      model: asking.model(),
-      prompt: asking.words(),
-      negative: negative.value.trim() || undefined,
-      n: n.value(),
-      seed,
-      steps: steps.value(),
-      cond_scale: guidance.value(),
-      response_format: 'b64_json',
-    };
+    const values = { ...drawing(seed), prompt: asking.words(), n: n.value(), response_format: 'b64_json' };
     return draw(post('/v1/images/generations', values, signal), values.prompt, seed);
   };
 
@@ -138,17 +138,21 @@ export async function picturesView({ page, studio }) {
         brush.canvas.focus();
         return;
       }
+      if (!words.value.trim()) {
+        trouble.show(new Error('Say what is to be there first.'));
+        words.focus();
+        return;
+      }
       const mask = await brush.png();
       await asking.run((signal, seed) => {
         const form = formOf({
           image: new File([blob], 'picture.png', { type: blob.type || 'image/png' }),
           mask,
           prompt: words.value.trim(),
-          model: asking.model(),
-          seed,
+          ...drawing(seed),
         });
         const made = request('/v1/images/edits', { method: 'POST', form, signal }).then((answer) => answer.json());
-        return draw(made, words.value.trim() || 'Painted anew', seed);
+        return draw(made, words.value.trim(), seed);
       });
     });
     replace(

@@ -64,6 +64,12 @@ def test_pictures_are_drawn_and_a_part_is_painted_anew(open_page: Any) -> None:
     page.mouse.up()
     page.get_by_role("button", name="Undo").click()
     paint = page.get_by_role("button", name="Make the painted part anew")
+    page.get_by_label("What is to be there").fill(" ")
+    paint.click()
+    page.get_by_text("Say what is to be there first.").wait_for()
+    page.get_by_label("What is to be there").fill("a blue circle")
+    page.get_by_label("Steps").fill("9")
+    page.get_by_label("Guidance").fill("4.5")
     paint.evaluate("button => { button.click(); button.click(); }")
     until(page, "button => button.disabled", paint.element_handle())
     page.wait_for_timeout(300)
@@ -72,6 +78,9 @@ def test_pictures_are_drawn_and_a_part_is_painted_anew(open_page: Any) -> None:
     page.locator(".drawn img").nth(3).wait_for()
     until(page, "button => !button.disabled", paint.element_handle())
     assert page.evaluate("window.kept.size") == 0
+    told = {"prompt": "a blue circle", "negative": "squares", "steps": 9, "cond_scale": 4.5, "seed": 5, "model": "muse"}
+    for name, value in told.items():
+        assert f'name="{name}"\r\n\r\n{value}\r\n'.encode() in asked["edited"]
     mask = Image.open(io.BytesIO(asked["edited"][asked["edited"].rindex(b"\x89PNG") :]))
     assert mask.size == (64, 64)
     values = mask.convert("L")
