@@ -12,7 +12,7 @@ EPS = torch.tensor(torch.finfo(torch.float32).eps)
 class RMSNorm(nn.RMSNorm):
     """[..., dim] -> the same shape, each vector divided by its root mean square and scaled by a learned weight.
 
-    On a CPU torch walks over the tensors three times forward and a dozen times backward; this one, twice and four times.
+    On a CPU torch walks over the tensors three times forward and a dozen times backward; this one, two and four times.
     """
 
     def __init__(self, dim: int) -> None:
