@@ -18,6 +18,7 @@ from madrigal.layers.transformer import Transformer
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sixteen queries a block, so that there are several."""
     monkeypatch.setattr(blocks, "ROWS", 1)
+    monkeypatch.setattr(blocks, "WHOLE", 0)
 
 
 def heads(batch: int, heads: int, kv_heads: int, time: int, keys: int) -> list[Tensor]:
@@ -46,8 +47,10 @@ def test_causal_attention(kept: int, kv_heads: int, time: int, monkeypatch: pyte
     torch.testing.assert_close(ours, theirs)
 
 
+@pytest.mark.parametrize("whole", [2**24, 0], ids=["one block", "several"])
 @pytest.mark.parametrize("kv_heads", [4, 2])
-def test_without_order(kv_heads: int) -> None:
+def test_without_order(kv_heads: int, whole: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "WHOLE", whole)
     inputs = heads(2, 4, kv_heads, 33, 21)
     ours = with_gradients(attend_in_blocks(*inputs, None, None), inputs)
     torch.testing.assert_close(ours, with_gradients(F.scaled_dot_product_attention(*inputs, enable_gqa=True), inputs))
