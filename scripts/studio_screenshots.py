@@ -74,8 +74,7 @@ def main() -> None:
                 shots.voices()
                 shots.edit(sounds[0])
                 shots.pictures(asked.prompt if asked.muse else None)
-                if asked.music:
-                    shots.music("a rapid cheerful flute tune in a major key, a melody alone up high")
+                shots.music("a rapid cheerful flute tune in a major key, up high" if asked.music else None)
                 shots.listening()
                 context.close()
 
@@ -157,12 +156,13 @@ class Shots:
             self.page.mouse.up()
         self.take("pictures", whole=True)
 
-    def music(self, prompt: str) -> None:
+    def music(self, prompt: str | None) -> None:
         self.open("music")
-        self.page.get_by_label("Prompt").fill(prompt)
-        self.page.get_by_label("Tries").fill("4")
-        self.page.get_by_label("Prompt").press("Control+Enter")
-        self.page.locator(".take").first.wait_for(timeout=900_000)
+        if prompt:
+            self.page.get_by_label("Prompt").fill(prompt)
+            self.page.get_by_label("Tries").fill("4")
+            self.page.get_by_label("Prompt").press("Control+Enter")
+            self.page.locator(".take").first.wait_for(timeout=900_000)
         self.page.wait_for_timeout(300)
         self.take("music")
 
