@@ -39,12 +39,13 @@ def give_memory_back() -> None:
 
 
 def keep_few_kernels(count: int = 64) -> None:
-    """Before the first convolution: oneDNN keeps a kernel for every length that it meets, a thousand if it may.
+    """Before the first product: for every length that they meet, oneDNN and torch's layer over it each keep a kernel.
 
-    They are worth keeping where lengths come again, as in training; where each sentence has its own they only fill
-    memory. What the environment says already stands.
+    Each keeps a thousand if it may. They are worth keeping where lengths come again, as in training; where each
+    sentence has its own they only fill memory, in bfloat16 hundreds of megabytes. What the environment says stands.
     """
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(count))
+    os.environ.setdefault("LRU_CACHE_CAPACITY", str(count))  # torch's, where products are in bfloat16
 
 
 @functools.cache

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from madrigal.engine.machine import keep_few_kernels
+from madrigal.engine.machine import has_bf16, keep_few_kernels
 
 GROW_AND_SHRINK = """
 import psutil
@@ -32,11 +32,40 @@ def test_pages_that_hold_nothing_are_given_back() -> None:
     assert before - after > 100
 
 
+MANY_LENGTHS = """
+import psutil
+from madrigal.engine.machine import keep_few_kernels
+keep_few_kernels(8)
+import torch
+
+weight = torch.zeros(256, 256, dtype=torch.bfloat16)
+
+def held():
+    for length in lengths:
+        torch.nn.functional.linear(torch.zeros(length, 256, dtype=torch.bfloat16), weight)
+    return psutil.Process().memory_info().rss / 2**20
+
+lengths = range(100, 120)
+first = held()
+lengths = range(120, 720)
+print(first, held())
+"""
+
+
+@pytest.mark.skipif(not has_bf16("cpu"), reason="this processor does not compute in bfloat16")
+def test_products_of_many_lengths_in_bfloat16_do_not_fill_memory() -> None:
+    done = subprocess.run([sys.executable, "-c", MANY_LENGTHS], capture_output=True, text=True, check=True)
+    first, last = map(float, done.stdout.split())
+    assert last - first < 10
+
+
 def test_what_the_environment_says_of_kernels_stands(monkeypatch: pytest.MonkeyPatch) -> None:
-    name = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
-    monkeypatch.setenv(name, "7")
+    names = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+    for name in names:
+        monkeypatch.setenv(name, "7")
     keep_few_kernels(3)
-    assert os.environ[name] == "7"
-    monkeypatch.delenv(name)
+    assert [os.environ[name] for name in names] == ["7", "7"]
+    for name in names:
+        monkeypatch.delenv(name)
     keep_few_kernels(3)
-    assert os.environ[name] == "3"
+    assert [os.environ[name] for name in names] == ["3", "3"]
