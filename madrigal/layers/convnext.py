@@ -39,7 +39,8 @@ class DepthwiseConv(nn.Module):
         is_column = is_half or torch.is_grad_enabled()
         side, weight = (3, self.weight.transpose(2, 3)) if is_column else (2, self.weight)
         picture = x.transpose(1, 2).unsqueeze(side)
-        return F.conv2d(picture, weight, self.bias, groups=x.shape[-1]).squeeze(side).transpose(1, 2)
+        out = F.conv2d(picture, weight, self.bias, groups=x.shape[-1]).squeeze(side).transpose(1, 2)
+        return out.contiguous()  # in 16 bits it is not, and whatever comes next would be slow on the way back
 
 
 class ConvNeXtBlock(nn.Module):

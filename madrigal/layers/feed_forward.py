@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from madrigal.layers.cache import KeyValueCache
-from madrigal.layers.norm import AdaptiveRMSNorm, RMSNorm, unit
+from madrigal.layers.norm import Adapted, AdaptiveRMSNorm, RMSNorm, unit
 
 
 class GEGLU(nn.Module):
@@ -41,6 +41,8 @@ class _Gated(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         x, opened = ctx.saved_tensors
         value, gate = x.chunk(2)
+        if torch.compiler.is_compiling():  # what compiles would go over both halves for each of them
+            return torch.cat((grad * opened, torch.ops.aten.gelu_backward(grad * value, gate)))
         out = torch.empty_like(x)
         for_value, for_gate = out.chunk(2)
         torch.mul(grad, opened, out=for_value)
@@ -63,7 +65,7 @@ class FeedForward(nn.Sequential):
             nn.Linear(inner, dim, bias=False),
         )
 
-    def forward(self, x: Tensor, cond: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, cond: Tensor | Adapted | None = None) -> Tensor:
         layers: Iterable[Any] = self
         norm, inwards, gate, outwards = layers
         normed = norm(x) if cond is None else norm(x, cond)

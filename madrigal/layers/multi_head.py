@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from madrigal.layers.blocks import attend_in_blocks
 from madrigal.layers.cache import KeyValueCache
-from madrigal.layers.norm import AdaptiveRMSNorm, RMSNorm, unit
+from madrigal.layers.norm import Adapted, AdaptiveRMSNorm, RMSNorm, unit
 from madrigal.layers.placing import normed_and_turned
 from madrigal.layers.positions import turn
 from madrigal.layers.sight import Sight
@@ -47,7 +47,7 @@ class SelfAttention(nn.Module):
         sight: Sight,
         first_values: Tensor | None,
         cache: KeyValueCache | None,
-        cond: Tensor | None = None,
+        cond: Tensor | Adapted | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Returns also the values as they were before they were mixed, [batch, time, kv_heads, dim_head]."""
         normed = self.norm(x) if cond is None else self.norm(x, cond)
@@ -114,7 +114,7 @@ class CrossAttention(nn.Module):
         context: Tensor | None,
         bias: Tensor | None,
         cache: KeyValueCache | None,
-        cond: Tensor | None = None,
+        cond: Tensor | Adapted | None = None,
     ) -> Tensor:
         """`bias` [batch, 1, 1, null keys + m] hides what is not there of the context."""
         normed = self.norm(x) if cond is None else self.norm(x, cond)

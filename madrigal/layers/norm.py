@@ -39,16 +39,34 @@ class AdaptiveRMSNorm(nn.Module):
         nn.init.zeros_(self.to_scale_and_shift.weight)
         nn.init.zeros_(self.to_scale_and_shift.bias)
 
-    def forward(self, x: Tensor, cond: Tensor) -> Tensor:
-        x = x.to(self.weight.dtype)
+    def adapted(self, cond: Tensor) -> tuple[Tensor, Tensor]:
+        """What scales and what shifts, [batch, dim] each."""
         # Out of autocast: it is little work, and what it makes is multiplied into every frame.
-        with torch.autocast(x.device.type, enabled=False):
-            scale, shift = self.to_scale_and_shift(cond.to(x.dtype)).chunk(2, dim=-1)
-            scale = torch.addcmul(self.weight, self.weight, scale)
+        with torch.autocast(cond.device.type, enabled=False):
+            scale, shift = self.to_scale_and_shift(cond.to(self.weight.dtype)).chunk(2, dim=-1)
+            return torch.addcmul(self.weight, self.weight, scale), shift
+
+    def forward(self, x: Tensor, cond: "Tensor | Adapted") -> Tensor:
+        x = x.to(self.weight.dtype)
+        scale, shift = cond[self] if isinstance(cond, dict) else self.adapted(cond)
         if x.device.type == "cpu" and torch.is_grad_enabled():
             out: Tensor = _AdaptedMeanSquare.apply(x, scale, shift)
             return out
         return torch.addcmul(shift[:, None], unit(x), scale[:, None])
+
+
+Adapted = dict[nn.Module, tuple[Tensor, Tensor]]
+"""What scales and what shifts, by norm: made beforehand where one vector after another is known to come."""
+
+
+def adapted_to(model: nn.Module, conds: Tensor) -> list[Adapted]:
+    """Adaptive norms of a model, adapted to each of `conds` [count, batch, cond_dim] by one walk over their weights."""
+    norms = [norm for norm in model.modules() if isinstance(norm, AdaptiveRMSNorm)]
+    made = [norm.adapted(conds) for norm in norms]
+    return [
+        {norm: (scale[at], shift[at]) for norm, (scale, shift) in zip(norms, made, strict=True)}
+        for at in range(len(conds))
+    ]
 
 
 def unit(x: Tensor) -> Tensor:

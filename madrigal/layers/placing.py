@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from madrigal.layers.positions import turn
+from madrigal.layers.positions import swapped, turn
 
 EPS = torch.finfo(torch.float32).eps
 
@@ -29,9 +29,10 @@ def _forward(x: Tensor, scale: Tensor, rotation: tuple[Tensor, Tensor] | None) -
     if rotation is None:
         return (x * scale).mul_(inverse), inverse
     cos, sin = rotation
-    # The scale goes into the turns, which are few, and the length comes last.
-    half = x.shape[-1] // 2
-    return turn(x, cos * scale, sin * scale.roll(half, dims=-1)).mul_(inverse), inverse
+    if 2 * cos.numel() * x.shape[-2] > x.numel():
+        return turn(x * scale, cos, sin).mul_(inverse), inverse
+    # Where many rows share their turns, the scale goes into these; the length comes last.
+    return turn(x, cos * scale, sin * swapped(scale)).mul_(inverse), inverse
 
 
 class _NormAndTurn(torch.autograd.Function):
@@ -49,7 +50,7 @@ class _NormAndTurn(torch.autograd.Function):
             back = grad
             if cos is not None:
                 # The way back of a turn: the halves change places after they were weighed, not before.
-                back = torch.addcmul((grad * sin).roll(x.shape[-1] // 2, dims=-1), grad, cos)
+                back = torch.addcmul(swapped(grad * sin), grad, cos)
             weighed = back * inverse
             for_scale = (weighed * x).flatten(0, -3).sum(0, dtype=scale.dtype)
             weighed *= scale.to(x.dtype)

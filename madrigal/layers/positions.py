@@ -72,7 +72,12 @@ class SinusoidalPositions(nn.Module):
 
 def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turn the pairs (x[i], x[i + half]) of the last dimension; `sin` carries a minus in its first half."""
-    return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, dims=-1), sin)
+    return torch.addcmul(x * cos, swapped(x), sin)
+
+
+def swapped(x: Tensor) -> Tensor:
+    """The halves of the last dimension, in each other's place; a roll would be compiled to go one by one."""
+    return torch.cat(x.chunk(2, dim=-1)[::-1], dim=-1)
 
 
 class DynamicPositionBias(nn.Module):

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from madrigal.layers.cache import KeyValueCache
 from madrigal.layers.feed_forward import FeedForward
 from madrigal.layers.multi_head import CrossAttention, SelfAttention, on_cpu
-from madrigal.layers.norm import AdaptiveRMSNorm, RMSNorm
+from madrigal.layers.norm import Adapted, AdaptiveRMSNorm, RMSNorm
 from madrigal.layers.positions import DynamicPositionBias, RotaryPositions
 from madrigal.layers.sight import HIDDEN, Sight, look
 from madrigal.layers.transformer_layer import Layer
@@ -119,7 +119,7 @@ class Transformer(nn.Module):
         prefix_mask: Tensor | None = None,
         at: Tensor | None = None,
         cache: KeyValueCache | None = None,
-        cond: Tensor | None = None,
+        cond: Tensor | Adapted | None = None,
         hidden: list[Tensor] | None = None,
     ) -> Tensor:
         """x [batch, time, dim] -> [batch, time, dim].
@@ -159,7 +159,7 @@ class Transformer(nn.Module):
         return self.norm(x, cond) if isinstance(self.norm, AdaptiveRMSNorm) else self.norm(x)
 
     def _check(
-        self, cache: KeyValueCache | None, at: Tensor | None, prefix: Tensor | None, cond: Tensor | None
+        self, cache: KeyValueCache | None, at: Tensor | None, prefix: Tensor | None, cond: Tensor | Adapted | None
     ) -> None:
         if (cond is None) != (self.cond_dim is None):
             raise ValueError("A transformer with cond_dim needs cond in every call, and one without takes none.")
@@ -200,7 +200,7 @@ class Transformer(nn.Module):
         context: Tensor | None,
         context_bias: Tensor | None,
         cache: KeyValueCache | None,
-        cond: Tensor | None = None,
+        cond: Tensor | Adapted | None = None,
         hidden: list[Tensor] | None = None,
     ) -> Tensor:
         is_step = cache is not None and x.shape[1] == 1 and on_cpu(x)

@@ -8,6 +8,7 @@ from madrigal.layers.cache import KeyValueCache
 from madrigal.layers.feed_forward import FeedForward
 from madrigal.layers.hyper_connections import HyperConnection
 from madrigal.layers.multi_head import CrossAttention, SelfAttention
+from madrigal.layers.norm import Adapted
 from madrigal.layers.sight import Sight
 
 
@@ -34,7 +35,7 @@ class Layer(nn.Module):
         context: Tensor | None,
         context_bias: Tensor | None,
         cache: KeyValueCache | None,
-        cond: Tensor | None = None,
+        cond: Tensor | Adapted | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Returns also the attention's values. `cond` [batch, cond_dim] is what the norms adapt to, if they do."""
         entry, leave = self._connect(0, x)

@@ -11,9 +11,10 @@ from madrigal.data.tokens import PAD
 from madrigal.engine.evaluating import eval_mode
 from madrigal.engine.randomness import seeds_of
 from madrigal.errors import UserError
+from madrigal.layers.norm import Adapted
 from madrigal.voicebox.config import VoiceBoxConfig
 from madrigal.voicebox.model import VoiceBox, check_context
-from madrigal.voicebox.solvers import Flow, Method, solve
+from madrigal.voicebox.solvers import Flow, Method, solve, times_asked
 
 NOTHING_TO_MAKE = "There is nothing to make: give every row a length of one frame or more."
 
@@ -69,7 +70,7 @@ def fill(
     told = {**given, "ids": None if ids is None else ids.to(voicebox.device), "mask": mask}
     made = mask & ~given["context_mask"] if given else mask
     with eval_mode(voicebox):
-        flow = flow_under(voicebox, told, start, cond_scale)
+        flow = flow_under(voicebox, told, start, cond_scale, times_asked(way.method, way.steps, way.sway))
         solved = solve(flow, start, **way._asdict(), rtol=rtol, atol=atol, mask=made[..., None])
     x = torch.where(given["context_mask"][..., None], given["context"], solved.x) if given else solved.x
     return Filled(x.masked_fill(~mask[..., None], 0.0), lengths, solved.evaluations)
@@ -85,18 +86,24 @@ def _given(context: Tensor | None, context_mask: Tensor | None, mask: Tensor) ->
     return {"context": context, "context_mask": given} if bool(given.any()) else {}
 
 
-def flow_under(voicebox: VoiceBox, told: dict[str, Any], noise: Tensor, cond_scale: float = 1.0) -> Flow:
+def flow_under(
+    voicebox: VoiceBox, told: dict[str, Any], noise: Tensor, cond_scale: float = 1.0, times: Tensor | None = None
+) -> Flow:
     """The flow from `noise` [batch, frames, dim_in] under what the model is `told`, the keywords of its `condition`.
 
+    `times` at which all rows will be asked together, if they are known, are prepared for at once.
     Where speech is given its flow is known; in training, too, such frames are on the straight way to it.
     """
     shape, context, given = tuple(noise.shape[:2]), told.get("context"), told.get("context_mask")
-    condition = voicebox.condition(shape, **told)
-    nothing = None if cond_scale == 1.0 else voicebox.condition(shape, mask=told.get("mask"))
+    condition = voicebox.guiding(shape, cond_scale, **told)
+    moments: dict[float, Adapted] = {}
+    if times is not None and noise.device.type == "cpu":  # elsewhere it would cost more to look at the time
+        moments = dict(zip(times.tolist(), voicebox.moments(times, condition), strict=True))
     known = None if context is None else context - noise
 
     def flow(x: Tensor, times: Tensor) -> Tensor:
-        found = voicebox.guided_flow(x, times, condition, nothing, cond_scale)
+        moment = moments.get(float(times[0])) if moments else None
+        found = voicebox.guided_flow(x, times if moment is None else moment, condition, cond_scale)
         return found if known is None or given is None else torch.where(given[..., None], known, found)
 
     return flow

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from madrigal.data.tokens import PAD
 from madrigal.engine.pretrained import Pretrained
 from madrigal.errors import UserError
+from madrigal.layers.norm import Adapted, adapted_to
 from madrigal.layers.transformer import Transformer
 from madrigal.voicebox import keywords
 from madrigal.voicebox.config import VoiceBoxConfig
@@ -130,8 +131,7 @@ class VoiceBox(nn.Module, Pretrained):
         self, x: Tensor, *, times: Tensor | float, cond_scale: float = 1.0, **given: Any
     ) -> Tensor:
         """The flow, moved away from what it would be with nothing given, by one batch of twice the rows."""
-        nothing = None if cond_scale == 1.0 else self.condition(x.shape[:2], mask=given.get("mask"))
-        return self.guided_flow(x, times, self.condition(x.shape[:2], **given), nothing, cond_scale)
+        return self.guided_flow(x, times, self.guiding(x.shape[:2], cond_scale, **given), cond_scale)
 
     def condition(
         self,
@@ -159,34 +159,57 @@ class VoiceBox(nn.Module, Pretrained):
         voice = None if self.voice is None else self.voice(context, seen, shape[0])
         return Condition(frames.expand(*shape, -1), voice, mask)
 
-    def flow(self, x: Tensor, times: Tensor | float, condition: Condition) -> Tensor:
-        """The flow at x [batch, frames, dim_in] and `times` [batch] (or one for all), with a condition for each row."""
-        times = torch.as_tensor(times, dtype=torch.float32, device=x.device).expand(len(x))
+    def moments(self, times: Tensor, condition: Condition) -> list[Adapted]:
+        """What can be made beforehand of `times` [count] that a flow will be asked for, each in the place of its time.
+
+        A moment is the same for all frames, and a layer has many weights for it: here they are read once for all times.
+        """
+        return adapted_to(self.transformer, self._led_by(self.time(times.to(self.device))[:, None], condition))
+
+    def flow(self, x: Tensor, times: Tensor | float | Adapted, condition: Condition) -> Tensor:
+        """The flow at x [batch, frames, dim_in] and `times` [batch] (or one for all), with a condition for each row.
+
+        In place of times there may be one of their `moments`.
+        """
+        moment: Tensor | Adapted
+        if isinstance(times, dict):
+            moment = times
+        else:
+            rows = torch.as_tensor(times, dtype=torch.float32, device=x.device).expand(len(x))
+            moment = self._led_by(self.time(rows), condition)
         hidden = self.from_noisy(x) + condition.frames
         hidden = hidden + self.positions(hidden, condition.mask)
-        moment = self.time(times)
         hidden, mask = self._tokens(hidden, condition.mask)
         hidden = self.transformer(
             hidden,
             mask=mask,
             prefix=self.registers.expand(len(x), -1, -1) if len(self.registers) else None,
-            cond=F.silu(moment if condition.voice is None else moment + condition.voice),
+            cond=moment,
         )
         return self.to_flow(hidden).float().unflatten(-1, (-1, self.config.dim_in)).flatten(1, 2)[:, : x.shape[1]]
 
     def guided_flow(
-        self, x: Tensor, times: Tensor | float, condition: Condition, nothing: Condition | None, cond_scale: float
+        self, x: Tensor, times: Tensor | float | Adapted, condition: Condition, cond_scale: float
     ) -> Tensor:
-        """`nothing` + cond_scale * (`condition` - `nothing`): the flows under both conditions, in one batch.
+        """`nothing` + cond_scale * (`condition` - `nothing`), by a condition with the rows of the one and of the other.
 
-        Without `nothing` there is no guidance.
+        With a `cond_scale` of 1 there is no guidance, and no nothing.
         """
-        if nothing is None:
+        if cond_scale == 1.0:
             return self.flow(x, times, condition)
-        times = torch.as_tensor(times, dtype=torch.float32, device=x.device).expand(len(x))
-        both = self.flow(torch.cat((x, x)), torch.cat((times, times)), condition.then(nothing))
-        conditional, unconditional = both.chunk(2)
+        if isinstance(times, Tensor) and times.ndim:
+            times = torch.cat((times, times))
+        conditional, unconditional = self.flow(torch.cat((x, x)), times, condition).chunk(2)
         return torch.lerp(unconditional, conditional, cond_scale)
+
+    def guiding(self, shape: tuple[int, ...], cond_scale: float, **given: Any) -> Condition:
+        """The condition for `guided_flow`; `given` are the keywords of `condition`."""
+        condition = self.condition(shape, **given)
+        return condition if cond_scale == 1.0 else condition.then(self.condition(shape, mask=given.get("mask")))
+
+    def _led_by(self, moments: Tensor, condition: Condition) -> Tensor:
+        """What the norms adapt to, [..., batch, width]."""
+        return F.silu(moments if condition.voice is None else moments + condition.voice)
 
     def blocks(self) -> list[nn.Module]:
         """Modules worth compiling or recomputing."""

@@ -81,6 +81,20 @@ def time_grid(steps: int, sway: float = 0.0) -> Tensor:
     return even + sway * (torch.cos(torch.pi / 2 * even) - 1 + even)
 
 
+def times_asked(method: Method, steps: int, sway: float = 0.0) -> Tensor | None:
+    """When `solve` will ask for the flow, [evaluations]; the adaptive method does not know it beforehand."""
+    if method == "adaptive":
+        return None
+    asked: list[Tensor] = []
+
+    def note(x: Tensor, times: Tensor) -> Tensor:
+        asked.append(times)
+        return x
+
+    solve(note, torch.zeros(1), method=method, steps=steps, sway=sway)
+    return torch.cat(asked)
+
+
 def interval(flow: Flow, x: Tensor, start: Tensor, end: Tensor, method: FixedMethod) -> Tensor:
     """One interval of each row, from `start` to `end` [batch]."""
     step = (end - start).view(-1, *(1,) * (x.ndim - 1))

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from small_transformers import DIM, mask_of, small
 from torch import Tensor
 
-from madrigal.layers.norm import AdaptiveRMSNorm
+from madrigal.layers.norm import AdaptiveRMSNorm, adapted_to
 from madrigal.layers.placing import normed_and_turned
 from madrigal.layers.positions import RotaryPositions, turn
 from madrigal.layers.transformer import Transformer
@@ -77,6 +77,14 @@ def test_a_row_adapts_to_its_own_vector() -> None:
     for row in range(2):
         torch.testing.assert_close(together[row], model(x[row : row + 1], cond=cond[row : row + 1])[0])
     assert not torch.allclose(together, model(x, cond=cond.flip(0)), atol=1e-3)
+
+
+def test_adapted_beforehand_it_is_the_same() -> None:
+    model = small(causal=False, cond_dim=COND)
+    x, conds = torch.randn(2, 7, DIM), torch.randn(3, 2, COND)
+    with torch.no_grad():
+        for cond, made in zip(conds, adapted_to(model, conds), strict=True):
+            torch.testing.assert_close(model(x, cond=made), model(x, cond=cond))
 
 
 @pytest.mark.parametrize("depth", [1, 4, 5])

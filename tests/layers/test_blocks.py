@@ -56,6 +56,16 @@ def test_without_order(kv_heads: int, whole: int, monkeypatch: pytest.MonkeyPatc
     torch.testing.assert_close(ours, with_gradients(F.scaled_dot_product_attention(*inputs, enable_gqa=True), inputs))
 
 
+@pytest.mark.parametrize("kv_heads", [4, 2, 1])
+def test_without_order_and_without_a_way_back(kv_heads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "WHOLE", 2**24)
+    monkeypatch.setattr(blocks, "_BlockAttention", None)  # not even asked
+    query, key, value = (t.detach().transpose(1, 2).contiguous().transpose(1, 2) for t in heads(2, 4, kv_heads, 33, 21))
+    with torch.no_grad():
+        ours = attend_in_blocks(query, key, value, None, None)
+    torch.testing.assert_close(ours, F.scaled_dot_product_attention(query, key, value, enable_gqa=True))
+
+
 def test_sixteen_bits_are_as_near_in_blocks_as_by_torch() -> None:
     inputs = [t.detach() for t in heads(2, 4, 4, 40, 40)]
     exact = F.scaled_dot_product_attention(*inputs)

@@ -30,6 +30,15 @@ def test_it_and_its_gradients_are_those_of_the_formula() -> None:
         torch.testing.assert_close(layer(x), wanted)
 
 
+def test_traced_it_has_the_same_gradients() -> None:
+    torch.manual_seed(0)
+    layer, x = FeedForward(10).double(), torch.randn(2, 3, 10, dtype=torch.float64, requires_grad=True)
+    traced = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    inputs = [x, *layer.parameters()]
+    ways = [torch.autograd.grad(way(x).square().sum(), inputs) for way in (layer, traced)]
+    torch.testing.assert_close(*ways)
+
+
 @pytest.mark.parametrize("learns", [True, False])
 def test_dropout_is_of_training_alone(learns: bool) -> None:
     gate, x = GEGLU(0.5), torch.ones(8, 100)

@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from voicebox_flows import DIM, IDS, Blocks, Ears, Speaker, features, ids, wrapper
+from voicebox_flows import DIM, IDS, Blocks, Ears, Speaker, features, ids, model, wrapper
 
 from madrigal.errors import UserError
 from madrigal.speartts.model import TextToSemantic
+from madrigal.voicebox import filling
 from madrigal.voicebox.filling import fill
 from madrigal.voicebox.frame_ids import spread
 
@@ -65,6 +66,23 @@ def test_VB4_batched_rows_equal_single_rows(method: Any, cond_scale: float) -> N
         )
         torch.testing.assert_close(together[row, :length], alone[0], rtol=1e-3, atol=1e-3)
         assert not together[row, length:].any()
+
+
+@pytest.mark.parametrize("voice_dim", [0, 4])
+@pytest.mark.parametrize("cond_scale", [1.0, 2.0])
+def test_what_is_made_of_the_times_beforehand_changes_nothing(
+    cond_scale: float, voice_dim: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    speaker = model(cond_drop_prob=0.2, voice_dim=voice_dim)
+    given = torch.arange(9)[None].expand(2, -1) < 4
+    options: dict[str, Any] = {"context": features(2, 9), "context_mask": given, "ids": ids(2, 9), "steps": 3}
+    timed: list[int] = []
+    speaker.time.register_forward_hook(lambda *_: timed.append(1))
+    made = fill(speaker, [9, 9], **options, cond_scale=cond_scale).features
+    assert len(timed) == 1
+    monkeypatch.setattr(filling, "times_asked", lambda *_: None)
+    torch.testing.assert_close(fill(speaker, [9, 9], **options, cond_scale=cond_scale).features, made)
+    assert len(timed) == 1 + 6
 
 
 def test_VB2_a_prompt_that_does_not_say_what_of_it_is_given_is_refused() -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from madrigal.errors import UserError
-from madrigal.voicebox.solvers import EVALUATIONS, Flow, between, solve, time_grid
+from madrigal.voicebox.solvers import EVALUATIONS, Flow, between, solve, time_grid, times_asked
 
 
 class Counted:
@@ -42,6 +42,21 @@ def test_VB13_evaluations_are_counted(method: Any, steps: int) -> None:
     assert solved.evaluations == flow.calls
     if method != "adaptive":
         assert flow.calls == EVALUATIONS[method] * steps
+
+
+@pytest.mark.parametrize("method", EVALUATIONS)
+def test_the_times_are_known_beforehand(method: Any) -> None:
+    asked: list[Tensor] = []
+
+    def flow(x: Tensor, times: Tensor) -> Tensor:
+        asked.append(times)
+        return x
+
+    solve(flow, torch.ones(2, 3), method=method, steps=5, sway=-0.3)
+    known = times_asked(method, 5, -0.3)
+    assert known is not None
+    assert [times.tolist() for times in asked] == [[time, time] for time in known.tolist()]
+    assert times_asked("adaptive", 5) is None
 
 
 @pytest.mark.parametrize("tolerance", [1e-2, 1e-4, 1e-5])
