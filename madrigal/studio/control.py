@@ -159,6 +159,8 @@ class Control:
         try:
             _check_plain(value)
             texts = list(_strings(yaml.safe_load(value)))
+            if key == "data" or key.endswith("path"):
+                texts.append(value)  # a folder's name may be a number
         except (yaml.YAMLError, ValueError, RecursionError) as error:
             raise ApiError(
                 400,

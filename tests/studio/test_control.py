@@ -119,6 +119,18 @@ def test_no_path_is_hidden_from_the_data_roots(controlled: TestClient, root: Pat
     assert not (root / "fresh").exists()
 
 
+def test_a_folder_whose_name_is_a_number_is_a_folder(
+    controlled: TestClient, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere/2024").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    for override in ("data=2024", "data.valid_path=2024"):
+        asked = {"recipe": "soundstream/tiny", "name": "fresh", "overrides": [override]}
+        answer = controlled.post("/api/runs", json=asked)
+        assert answer.json()["error"]["code"] == "outside_data_roots", answer.text
+    assert not (root / "fresh").exists()
+
+
 def test_a_process_of_another_machine_is_never_stopped(
     controlled: TestClient, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
