@@ -156,7 +156,8 @@ class Guard:
             left = min(limits.stall_seconds, max(until - time.monotonic(), 0))
             try:
                 # When all of it is here, what is waited for is that the client leaves.
-                message = await asyncio.wait_for(receive(), None if is_whole else left)
+                async with asyncio.timeout(None if is_whole else left):
+                    message = await receive()
             except TimeoutError:
                 raise HTTPException(408, "The body does not come.") from None
             received += len(message.get("body", b""))

@@ -95,6 +95,8 @@ class Streamed(Response):
     async def _send_part(self, send: Send, part: bytes) -> None:
         left = min(self._stall, max(self._until() - time.monotonic(), 0))
         try:
-            await asyncio.wait_for(send({"type": "http.response.body", "body": part, "more_body": True}), left)
+            # Not `wait_for`, as in `Job.items`: who has left while a part was sent would be sent the rest.
+            async with asyncio.timeout(left):
+                await send({"type": "http.response.body", "body": part, "more_body": True})
         except TimeoutError:
             raise ApiError(499, "The client takes nothing more, or too slowly.", code="client_stalled") from None

@@ -77,7 +77,9 @@ class Job(Generic[Item]):
             while True:
                 left = self.deadline - time.monotonic()
                 try:
-                    item = await asyncio.wait_for(self._made.get(), max(left, 0) + 0.05)
+                    # Not `wait_for`: until Python 3.12 it forgets that it was cancelled if something comes just then.
+                    async with asyncio.timeout(max(left, 0) + 0.05):
+                        item = await self._made.get()
                 except TimeoutError:
                     raise _too_long() from None
                 if item is _END:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import io
 import json
 import os
 import threading
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,10 +20,13 @@ import soundfile
 import torch
 import yaml
 from fastapi import FastAPI
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
 from torch import Tensor
 
 from madrigal.errors import UserError
 from madrigal.studio import app as studio_app
+from madrigal.studio.models import LOADERS
 from madrigal.studio.settings import StudioSettings
 from madrigal.voicebox.voice import Voice
 
@@ -31,6 +35,10 @@ WORD = 2_400
 """Samples of a word, and of a piece."""
 FINGERPRINT = "stand-in"
 KEY = "a-key-for-tests"
+MARK = "stand-in"
+"""A file in folders that only look like models: something small is loaded in their place."""
+OTHERWISE = "x-studio-of"
+"""A header of requests to a replica: settings of the studio that is to answer, where they are not the replica's."""
 
 
 class StandInVoice:
@@ -76,10 +84,58 @@ class Composer:
         return torch.cat((prime_wave, torch.zeros(round(seconds * 16_000))))[None]
 
 
+def small_models(voice: StandInVoice) -> dict[Any, Callable[[Path, str], Any]]:
+    """How models of each kind are loaded here: what is really there as it is, and something small for a stand-in."""
+
+    def codec() -> Any:
+        from small_codecs import small_codec
+
+        torch.manual_seed(0)  # the same in every process
+        return small_codec(16, 2)
+
+    def muse() -> Any:
+        from small_muse import small_muse
+
+        return small_muse()
+
+    small = {"speech": lambda: voice, "codec": codec, "pictures": muse, "music": Composer, "continuation": Composer}
+
+    def loader(kind: Any) -> Callable[[Path, str], Any]:
+        return lambda folder, device: small[kind]() if (folder / MARK).exists() else LOADERS[kind](folder, device)
+
+    return {kind: loader(kind) for kind in small}
+
+
 def create_app(settings: StudioSettings | None = None) -> FastAPI:
     """The studio with the stand-in for every voice; STAND_IN_SECONDS are taken for each of its words."""
     voice = StandInVoice(float(os.environ.get("STAND_IN_SECONDS", "0")))
     return studio_app.create_app(settings, loaders={"speech": lambda *_: voice})
+
+
+class Otherwise:
+    """Around the studio of a replica: a request whose header says so is answered by one of other settings."""
+
+    def __init__(self, app: ASGIApp, make: Callable[[str], ASGIApp]) -> None:
+        self._app, self._make = app, functools.cache(make)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        told = Headers(scope=scope).get(OTHERWISE) if scope["type"] == "http" else None
+        await (self._app if told is None else self._make(told))(scope, receive, send)
+
+
+def create_replica(settings: StudioSettings) -> FastAPI:
+    """What a replica serves: the studio with small models and a voice that takes its time, and who it is."""
+
+    def make(told: str) -> FastAPI:
+        changes = json.loads(told)
+        limits = {**settings.limits.model_dump(), **changes.pop("limits", {})}
+        other = StudioSettings(**{**settings.model_dump(), **changes, "limits": limits})
+        return studio_app.create_app(other, loaders=small_models(StandInVoice(slow=0.02)))
+
+    app = make("{}")
+    app.add_middleware(Otherwise, make=make)
+    app.add_api_route("/pid", lambda: os.getpid())
+    return app
 
 
 def write_voice_folder(folder: Path, names: tuple[str, ...] = ("anna", "bert")) -> Path:
@@ -87,14 +143,16 @@ def write_voice_folder(folder: Path, names: tuple[str, ...] = ("anna", "bert")) 
     folder.mkdir(parents=True)
     told = {"kind": "voicebox", "format": 1, "voice": names[0], "say": {"steps": 5, "cond_scale": 2.5}}
     (folder / "config.json").write_text(json.dumps(told))
+    (folder / MARK).touch()
     for name in names:
         Voice(torch.zeros(4, 80), FINGERPRINT).save(folder / "voices" / f"{name}.safetensors")
     return folder
 
 
 def write_model(folder: Path, system: str) -> Path:
-    """What a studio takes for a model of a system; what is loaded in its place is the test's affair."""
+    """What a studio takes for a model of a system."""
     folder.mkdir(parents=True)
+    (folder / MARK).touch()
     (folder / "recipe.yaml").write_text(f"system: {system}\n")
     (folder / "config.json").write_text("{}")
     return folder
@@ -111,6 +169,7 @@ def write_run(
 ) -> Path:
     """A run folder as the engine leaves it, with curves and samples of two steps."""
     folder.mkdir(parents=True)
+    (folder / MARK).touch()
     plan = {"num_train_steps": total, "lr": tone}
     (folder / "recipe.yaml").write_text(yaml.safe_dump({"system": system, "model": {"dim": 8}, "plan": plan}))
     (folder / "environment.json").write_text(json.dumps({"madrigal": "0.1.0"}))

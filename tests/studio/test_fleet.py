@@ -1,74 +1,81 @@
-"""Two replicas on a Ray cluster of this machine: the same answers, shared voices, and what a death costs."""
+"""Two replicas on a Ray cluster of this machine: the server's own tests, shared voices, and what a death costs."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import io
+import inspect
+import json
 import os
 import shutil
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
-import soundfile
-from fastapi import FastAPI
+import schemathesis
+import test_control
+import test_guards
+import test_hostile
+import test_listening
+import test_openai_client
+import test_pictures_served
+import test_runs
+import test_shipped_voice_served
+import test_sounds
+import test_spoken_answers
+import test_voices
 from load import ANSWERED, BROKEN, FAILED, LOST, REFUSED, Answer, ask, fates, load
-from PIL import Image
-from small_codecs import small_codec
-from small_muse import SIDE, small_muse
-from stand_ins import WORD, StandInVoice, in_a_loop, write_model, write_run, write_voice_folder
+from schemathesis import GenerationMode
+from stand_ins import KEY, OTHERWISE, WORD, in_a_loop, write_voice_folder
+from test_schema import LIMITS, MODES, NEVER_DONE, ask_everything, names_of_what_is, write_everything
 
-# The tests of the server that ask through `client` and look into `root`, asked of the fleet: ruff would take them for
-# names that nobody uses.
-from test_guards import (  # noqa: F401
-    test_a_name_that_is_not_ours_is_refused,
-    test_a_page_from_elsewhere_cannot_change_anything,
-    test_an_unknown_place_and_a_wrong_method_are_told_in_the_same_shape,
-    test_no_path_climbs_out_of_the_page,
-)
-from test_hostile import PICTURES, SOUNDS, png
-from test_listening import (  # noqa: F401
-    test_a_mushra_test_hides_the_reference_among_the_stimuli,
-    test_an_ab_test_from_beginning_to_end,
-    test_three_runs_are_compared_in_pairs_and_a_test_outlives_their_samples,
-)
-from test_runs import (  # noqa: F401
-    test_a_run_that_went_back_is_read_anew,
-    test_nothing_but_what_is_listed_is_found,
-    test_one_run_and_its_curves,
-    test_recipes_are_compared,
-    test_samples_are_listed_and_served_by_name,
-    test_the_table_has_every_run,
-)
-from test_spoken_answers import (  # noqa: F401
-    test_a_bad_voice_is_told_which_there_are,
-    test_a_mistake_is_told_in_openai_shape,
-    test_every_format_decodes_to_the_right_length,
-    test_pcm_is_plain_samples_and_the_default_is_mp3,
-    test_streamed_bytes_are_the_whole_bytes,
-)
-from test_voices import (  # noqa: F401
-    test_a_file_name_is_never_used,
-    test_a_name_is_plain,
-    test_a_name_is_taken_once,
-    test_only_uploaded_voices_are_removed,
-    test_the_voices_of_a_model_are_listed,
-)
-from voicebox_speaking import speaking_run
-
-from madrigal.studio.app import create_app
 from madrigal.studio.fleet import FleetSettings, running
-from madrigal.studio.models import LOADERS
-from madrigal.studio.settings import Limits, StudioSettings
+from madrigal.studio.settings import Limits
 
 pytest.importorskip("ray.serve", reason="Ray Serve is not installed: pip install 'madrigal[ray]'")
 pytestmark = pytest.mark.slow
+
+ASKED = (
+    test_control,
+    test_guards,
+    test_hostile,
+    test_listening,
+    test_openai_client,
+    test_pictures_served,
+    test_runs,
+    test_shipped_voice_served,
+    test_sounds,
+    test_spoken_answers,
+    test_voices,
+)
+"""Whose tests are the fleet's, too: all that ask over HTTP, but those that look behind it."""
+ASKING = {"make_client", "client", "keyed", "painted", "sounding", "official"}
+"""Who takes one of these asks over HTTP; here they ask the fleet."""
+BEHIND = {"make_app", "served", "voice", "caplog"}
+"""Who takes one of these looks at the application, its voice or its log, or makes them otherwise, in this process."""
+LEFT_OUT = {
+    test_guards.test_what_is_counted_is_told: "a copy counts what it has answered itself",
+    test_guards.test_what_is_refused_at_the_door_is_counted_by_its_route: "a copy counts what it has answered itself",
+    test_sounds.test_words_want_a_text_where_nobody_listens: "it tells the application that nobody listens",
+}
+"""Those who look behind it all the same, and how."""
+
+
+def is_asked(test: Callable[..., None]) -> bool:
+    needs = inspect.signature(test).parameters.keys()
+    return bool(needs & ASKING) and not needs & BEHIND and test not in LEFT_OUT
+
+
+for module in ASKED:
+    found = {name: test for name, test in vars(module).items() if name.startswith("test_") and is_asked(test)}
+    assert found, f"{module.__name__} asks nothing"
+    assert not found.keys() & globals().keys(), "two tests of one name would be one test"
+    globals().update(found)
 
 WORDS = 10
 PATIENT = {
@@ -81,33 +88,17 @@ PATIENT = {
 """A full machine starts processes slowly."""
 
 
-def stand_in_app(settings: StudioSettings) -> FastAPI:
-    """What a replica serves here: the studio with a voice that takes its time, and a word on who answers."""
-
-    def speaker(folder: Path, device: str) -> Any:
-        is_run = (folder / "recipe.yaml").is_file()
-        return LOADERS["speech"](folder, device) if is_run else StandInVoice(slow=0.02)
-
-    small: dict[Any, Any] = {"codec": lambda *_: small_codec(16, 2), "pictures": lambda *_: small_muse()}
-    app = create_app(settings, loaders={"speech": speaker, **small})
-    app.add_api_route("/pid", lambda: os.getpid())
-    return app
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("fleet")
 
 
 @pytest.fixture
-def root(folder: Path) -> Path:
+def root(folder: Path, written: Path) -> Path:
     """What the server's tests find there, anew for each of them, below replicas that stay."""
     for place in (folder / "runs", folder / "voice"):
         shutil.rmtree(place, ignore_errors=True)
-    write_run(folder / "runs/codec")
-    write_run(folder / "runs/group/other", tone=0.07)
-    write_run(folder / "runs/stopped", steps=20, total=100, samples=False)
-    write_voice_folder(folder / "voice")
+    shutil.copytree(written, folder, dirs_exist_ok=True)
     return folder / "runs"
 
 
@@ -115,18 +106,19 @@ def root(folder: Path) -> Path:
 def address(folder: Path) -> Iterator[str]:
     write_voice_folder(folder / "voice")
     (folder / "runs").mkdir()
+    (folder / "key").write_text(KEY)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     settings = FleetSettings(
         folder=folder / "runs",
         voice_runs=(folder / "voice",),
-        no_key=True,
+        api_key_file=folder / "key",
         shipped=False,
         limits=Limits(waiting=8, grace_seconds=2),
         replicas=2,
         cpus=0.5,
-        app="test_fleet:stand_in_app",
+        app="stand_ins:create_replica",
     )
     with pytest.MonkeyPatch.context() as patch:
         here = Path(__file__).parent
@@ -140,17 +132,43 @@ def address(folder: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def client(address: str, root: Path) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=address, timeout=60) as client:
-        yield client
+def make_client(address: str, root: Path) -> Iterator[Callable[..., httpx.Client]]:
+    """Who asks the fleet as it is, which wants a key, or the studio of other settings in each of its replicas."""
+    made: list[httpx.Client] = []
+
+    def make(**told: Any) -> httpx.Client:
+        changes = {"api_key": None, **told}
+        headers = {} if changes == {"api_key": KEY} else {OTHERWISE: json.dumps(changes, default=str)}
+        made.append(httpx.Client(base_url=address, timeout=120, headers=headers))
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close()
 
 
-def pids(client: httpx.Client, wanted: int, seconds: float = 30.0) -> set[int]:
+@pytest.fixture
+def official(address: str, root: Path) -> Any:
+    return test_openai_client.openai.OpenAI(base_url=f"{address}/v1", api_key=KEY, max_retries=0)
+
+
+@pytest.fixture
+def bounded(address: str) -> Iterator[None]:
+    """The proxy's memory, too."""
+    below = psutil.Process().children(recursive=True)
+    fleet = [process.pid for process in below if process.name().startswith("ray::")]
+    assert len(fleet) >= 3  # the replicas and the proxy
+    with test_hostile.in_bounded_memory(*fleet):
+        yield
+
+
+def pids(address: str, wanted: int, seconds: float = 30.0) -> set[int]:
     """Who answers, until so many have."""
     seen: set[int] = set()
     until = time.monotonic() + seconds
-    while len(seen) < wanted and time.monotonic() < until:
-        seen.add(client.get("/pid").json())
+    with httpx.Client(base_url=address, timeout=60, headers={"Authorization": f"Bearer {KEY}"}) as client:
+        while len(seen) < wanted and time.monotonic() < until:
+            seen.add(client.get("/pid").json())
     return seen
 
 
@@ -162,8 +180,8 @@ def is_whole(answer: Answer) -> bool:
     return answer.size == 2 * WORD * WORDS
 
 
-def test_a_voice_that_one_replica_was_given_is_known_to_all(client: httpx.Client, wav: bytes) -> None:
-    assert len(pids(client, 2)) == 2
+def test_a_voice_that_one_replica_was_given_is_known_to_all(address: str, client: httpx.Client, wav: bytes) -> None:
+    assert len(pids(address, 2)) == 2
     done = client.post("/v1/audio/voices", data={"name": "carla"}, files={"file": ("carla.wav", wav, "audio/wav")})
     assert done.status_code == 201, done.text
     lists = [client.get("/v1/audio/voices").json()["voices"] for _ in range(12)]
@@ -173,73 +191,55 @@ def test_a_voice_that_one_replica_was_given_is_known_to_all(client: httpx.Client
     assert all("carla" not in {voice["id"] for voice in voices} for voices in lists)
 
 
-def test_the_official_client_of_openai_is_served(address: str, root: Path, tmp_path: Path) -> None:
-    official = pytest.importorskip("openai", reason="the openai client is not installed")
-    tests = pytest.importorskip("test_openai_client")
-    client = official.OpenAI(base_url=f"{address}/v1", api_key="none is wanted", max_retries=0)
-    tests.test_it_speaks_a_sentence(client, tmp_path)
-    tests.test_it_streams_a_sentence(client)
-    tests.test_it_lists_models(client)
-    with pytest.raises(official.BadRequestError) as refused:
-        client.audio.speech.create(model="tts-1", voice="alloy", input="hello")
-    assert refused.value.code == "voice_not_found"
+@pytest.mark.parametrize("mode", MODES, ids=MODES.get)
+def test_every_answer_of_the_fleet_is_one_that_the_document_declares(
+    address: str, make_client: Callable[..., httpx.Client], folder: Path, mode: GenerationMode | None
+) -> None:
+    shutil.rmtree(folder / "everything", ignore_errors=True)
+    write_everything(folder / "everything")
+    client = make_client(folder=folder / "everything", voice_runs=(), limits=LIMITS)
+    sent = {OTHERWISE: client.headers[OTHERWISE]}
+    schema = schemathesis.openapi.from_url(f"{address}/openapi.json", headers=sent)
+    # What a single studio does not do here, a fleet does not do anywhere: it starts, stops and resumes nothing.
+    never_done = ask_everything(schema, names_of_what_is(client), mode, headers=sent)
+    assert mode is not None or never_done == NEVER_DONE
 
 
-def test_recordings_and_pictures_pass_the_proxy(client: httpx.Client, root: Path, wav: bytes) -> None:
-    speaking_run(root / "speaker")
-    write_model(root / "muse", "muse")
-    recording = {"file": ("in.wav", wav)}
-    said = {"model": "speaker", "text": "one two"}
-    words = client.post("/v1/audio/words", data=said, files=recording)
-    assert [word["word"] for word in words.json()["words"]] == ["one", "two"]
-    edited = client.post("/v1/audio/edits", data={"model": "speaker", "fill": "0.5-0.8"}, files=recording)
-    assert edited.headers["x-madrigal-span"] == "0.500-0.800"
-    coded = client.post("/v1/audio/codes", data={"model": "codec"}, files=recording).json()
-    decoded = client.post("/v1/audio/codes/decode", json=coded)
-    assert len(soundfile.read(io.BytesIO(decoded.content))[0]) == coded["samples"]
-    drawn = client.post("/v1/images/generations", json={"prompt": "white"}).json()["data"][0]["b64_json"]
-    assert Image.open(io.BytesIO(base64.b64decode(drawn))).size == (SIDE, SIDE)
-
-
-def test_hostile_uploads_are_refused_behind_the_proxy(client: httpx.Client, root: Path) -> None:
-    write_model(root / "muse", "muse")
-    for name, sound in SOUNDS.items():
-        answer = client.post("/v1/audio/voices", data={"name": "evil"}, files={"file": (name, sound())})
-        assert 400 <= answer.status_code < 500, (name, answer.text)
-    for name, picture in PICTURES.items():
-        files = {"image": ("a.png", picture()), "mask": ("m.png", png(64, 64))}
-        answer = client.post("/v1/images/edits", data={"prompt": "x"}, files=files)
-        assert 400 <= answer.status_code < 500, (name, answer.text)
-    assert client.get("/healthz").status_code == 200
-
-
-def test_answers_pass_the_proxy_with_their_headers(client: httpx.Client) -> None:
+def test_an_answer_has_the_id_of_its_copy_and_the_proxys(client: httpx.Client) -> None:
     for path in ("/", "/v1/models", "/nothing"):
-        headers = client.get(path).headers
-        assert "default-src 'self'" in headers["content-security-policy"]
-        assert headers["x-content-type-options"] == "nosniff"
         # The replica's, which its log has, and the proxy's, which Ray's logs have.
-        assert len(headers.get_list("x-request-id")) == 2
+        assert len(client.get(path).headers.get_list("x-request-id")) == 2
+
+
+def test_clients_who_leave_the_proxy_make_room_in_both_copies(address: str, root: Path) -> None:
+    long = {**asking(0), "input": "word " * 800}  # 16 seconds, if somebody still worked for them
+
+    async def come_and_go() -> tuple[list[Answer], list[Answer]]:
+        left = await asyncio.gather(*(ask(address, long, patience=2, key=KEY) for _ in range(4)))
+        return left, await asyncio.gather(*(ask(address, asking(0), patience=12, key=KEY) for _ in range(2)))
+
+    for _ in range(3):
+        left, later = in_a_loop(come_and_go())
+        assert fates(left) == {LOST: 4}
+        assert fates(later) == {ANSWERED: 2}
 
 
 def test_fifty_clients_of_two_replicas_are_answered_or_told_when_to_come_back(address: str, root: Path) -> None:
-    answers = in_a_loop(load(address, asking, clients=50, seconds=4, wait_at_most=0.5))
+    answers = in_a_loop(load(address, asking, clients=50, seconds=4, wait_at_most=0.5, key=KEY))
     assert set(fates(answers)) == {ANSWERED, REFUSED}
     assert all(is_whole(answer) for answer in answers if answer.fate == ANSWERED)
     assert {answer.status for answer in answers if answer.fate == REFUSED} == {429}
 
 
-def test_a_replica_that_is_killed_under_load_takes_no_request_with_it_unseen(
-    address: str, client: httpx.Client
-) -> None:
-    victim = min(pids(client, 2))
+def test_a_replica_that_is_killed_under_load_takes_no_request_with_it_unseen(address: str, root: Path) -> None:
+    victim = min(pids(address, 2))
 
     async def kill_under_load() -> tuple[list[Answer], list[Answer]]:
-        loading = asyncio.ensure_future(load(address, asking, clients=14, seconds=6, wait_at_most=0.5))
+        loading = asyncio.ensure_future(load(address, asking, clients=14, seconds=6, wait_at_most=0.5, key=KEY))
         await asyncio.sleep(2)
         os.kill(victim, signal.SIGKILL)
         answers = await loading
-        return answers, [await ask(address, asking(0)) for _ in range(4)]
+        return answers, [await ask(address, asking(0), key=KEY) for _ in range(4)]
 
     answers, later = in_a_loop(kill_under_load())
     seen = fates(answers)
@@ -249,4 +249,4 @@ def test_a_replica_that_is_killed_under_load_takes_no_request_with_it_unseen(
     assert 1 <= seen[FAILED] + seen[BROKEN] <= 14, seen
     assert {answer.status for answer in answers if answer.fate == FAILED} <= {500, 503}
     assert [answer.fate for answer in later] == [ANSWERED] * 4
-    assert victim not in pids(client, 1)
+    assert victim not in pids(address, 1)

@@ -4,100 +4,73 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Callable
 from pathlib import Path
 
 import openai
 import pytest
 import soundfile
-from fastapi import FastAPI
 from PIL import Image
-from stand_ins import KEY, RATE, WORD
+from stand_ins import RATE, WORD
 
 
-@pytest.fixture(scope="module")
-def muse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A whole Muse of some steps."""
-    from madrigal.verbs.systems import load_recipe
-
-    folder = tmp_path_factory.mktemp("muse")
-    pictures = folder / "pictures"
-    pictures.mkdir()
-    for number in range(12):
-        shade = 255 * (number % 2)
-        Image.new("RGB", (32, 32), (shade, shade, shade)).save(pictures / f"{number:02d}.png")
-        (pictures / f"{number:02d}.txt").write_text("white" if shade else "black")
-    changes = [f"data={pictures}", "vqgan.plan.num_train_steps=2"]
-    load_recipe("muse/tiny", changes).trainer(folder / "run").train()
-    return folder / "run"
-
-
-@pytest.fixture
-def client(make_app: Callable[..., FastAPI], served: Callable[[FastAPI], str]) -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"{served(make_app(api_key=KEY))}/v1", api_key=KEY, max_retries=0)
-
-
-def test_it_speaks_a_sentence(client: openai.OpenAI, tmp_path: Path) -> None:
-    spoken = client.audio.speech.create(model="tts-1", voice="anna", input="one two three", response_format="wav")
+def test_it_speaks_a_sentence(official: openai.OpenAI, tmp_path: Path) -> None:
+    spoken = official.audio.speech.create(model="tts-1", voice="anna", input="one two three", response_format="wav")
     sound, rate = soundfile.read(io.BytesIO(spoken.content))
     assert (len(sound), rate) == (3 * WORD, RATE)
-    client.audio.speech.create(model="tts-1", voice="default", input="hi").write_to_file(tmp_path / "hi.mp3")
+    official.audio.speech.create(model="tts-1", voice="default", input="hi").write_to_file(tmp_path / "hi.mp3")
     assert soundfile.info(tmp_path / "hi.mp3").samplerate == RATE
 
 
-def test_it_streams_a_sentence(client: openai.OpenAI) -> None:
+def test_it_streams_a_sentence(official: openai.OpenAI) -> None:
     asked = {"model": "gpt-4o-mini-tts", "voice": "bert", "input": "one two three four", "response_format": "pcm"}
-    whole = client.audio.speech.create(**asked).content  # type: ignore[arg-type]
-    with client.audio.speech.with_streaming_response.create(**asked) as response:  # type: ignore[arg-type]
+    whole = official.audio.speech.create(**asked).content  # type: ignore[arg-type]
+    with official.audio.speech.with_streaming_response.create(**asked) as response:  # type: ignore[arg-type]
         pieces = list(response.iter_bytes())
     assert b"".join(pieces) == whole
     assert len(whole) == 4 * WORD * 2
-    with client.audio.speech.with_streaming_response.create(**asked, stream_format="sse") as response:  # type: ignore[arg-type]
+    with official.audio.speech.with_streaming_response.create(**asked, stream_format="sse") as response:  # type: ignore[arg-type]
         lines = [line for line in response.iter_lines() if line]
     assert lines[0].startswith('data: {"type": "speech.audio.delta"')
     assert '"speech.audio.done"' in lines[-1]
 
 
-def test_it_is_told_what_is_wrong(client: openai.OpenAI) -> None:
+def test_it_is_told_what_is_wrong(official: openai.OpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as refused:
-        client.audio.speech.create(model="tts-1", voice="alloy", input="hello")
+        official.audio.speech.create(model="tts-1", voice="alloy", input="hello")
     assert refused.value.code == "voice_not_found"
     assert refused.value.param == "voice"
     assert refused.value.type == "invalid_request_error"
     with pytest.raises(openai.NotFoundError):
-        client.audio.speech.create(model="nobody", voice="anna", input="hello")
+        official.audio.speech.create(model="nobody", voice="anna", input="hello")
     with pytest.raises(openai.AuthenticationError) as refused_key:
-        client.with_options(api_key="another-key").models.list()
+        official.with_options(api_key="another-key").models.list()
     assert refused_key.value.code == "invalid_api_key"
 
 
-def test_it_lists_models(client: openai.OpenAI) -> None:
-    assert next(iter(client.models.list())).id == "voice"
-    assert client.models.retrieve("voice").owned_by == "madrigal"
+def test_it_lists_models(official: openai.OpenAI) -> None:
+    assert next(iter(official.models.list())).id == "voice"
+    assert official.models.retrieve("voice").owned_by == "madrigal"
 
 
-def test_it_draws_a_picture(
-    make_app: Callable[..., FastAPI], served: Callable[[FastAPI], str], root: Path, muse: Path
-) -> None:
+def test_it_draws_a_picture(official: openai.OpenAI, root: Path, muse: Path) -> None:
     (root / "muse").symlink_to(muse)
-    client = openai.OpenAI(base_url=f"{served(make_app())}/v1", api_key="none", max_retries=0)
-    drawn = client.images.generate(model="muse", prompt="white", n=2, size="auto", extra_body={"seed": 3, "steps": 2})
+    drawn = official.images.generate(model="muse", prompt="white", n=2, size="auto", extra_body={"seed": 3, "steps": 2})
     assert drawn.data is not None
     sizes = [Image.open(io.BytesIO(base64.b64decode(picture.b64_json or ""))).size for picture in drawn.data]
     assert sizes == [(32, 32), (32, 32)]
-    again = client.images.generate(model="dall-e-3", prompt="white", extra_body={"seed": 4, "steps": 2})
+    again = official.images.generate(model="dall-e-3", prompt="white", extra_body={"seed": 4, "steps": 2})
     assert again.data is not None
     assert again.data[0].b64_json == drawn.data[1].b64_json
     for refused in ({"size": "31x32"}, {"response_format": "url"}, {"n": 17}, {"prompt": ""}):
         with pytest.raises(openai.BadRequestError):
-            client.images.generate(**{"model": "muse", "prompt": "white", **refused})  # type: ignore[call-overload]
+            official.images.generate(**{"model": "muse", "prompt": "white", **refused})  # type: ignore[call-overload]
     mask, picture = io.BytesIO(), io.BytesIO()
     half = Image.new("L", (32, 32))
     half.paste(255, (0, 0, 16, 32))
     half.save(mask, "PNG")
     Image.new("RGB", (32, 32), (9, 9, 9)).save(picture, "PNG")
     files = {"image": ("p.png", picture.getvalue()), "mask": ("m.png", mask.getvalue())}
-    edited = client.images.edit(model="muse", prompt="white", **files)
+    edited = official.images.edit(model="muse", prompt="white", **files)
     assert edited.data is not None
     made = Image.open(io.BytesIO(base64.b64decode(edited.data[0].b64_json or "")))
     assert made.getpixel((31, 5)) == (9, 9, 9)
@@ -106,8 +79,8 @@ def test_it_draws_a_picture(
     clear = io.BytesIO()
     see_through.save(clear, "PNG")
     files["mask"] = ("m.png", clear.getvalue())
-    several = client.images.edit(model="gpt-image-1", prompt="white", n=2, **files)
+    several = official.images.edit(model="gpt-image-1", prompt="white", n=2, **files)
     assert several.data is not None
     assert [picture.b64_json == edited.data[0].b64_json for picture in several.data] == [True, False]
-    larger = client.images.edit(model="gpt-image-1", prompt="white", size="64x64", **files)  # type: ignore[call-overload]
+    larger = official.images.edit(model="gpt-image-1", prompt="white", size="64x64", **files)  # type: ignore[call-overload]
     assert Image.open(io.BytesIO(base64.b64decode(larger.data[0].b64_json))).size == (64, 64)

@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
 from PIL import Image
-from small_muse import SIDE, small_muse
-from stand_ins import write_model
+from small_muse import SIDE
 from starlette.testclient import TestClient
-
-
-@pytest.fixture
-def client(make_app: Callable[..., FastAPI], root: Path) -> Iterator[TestClient]:
-    write_model(root / "muse", "muse")
-    muse = small_muse()
-    with TestClient(make_app(loaders={"pictures": lambda *_: muse}), raise_server_exceptions=False) as client:
-        yield client
 
 
 def png(colour: int) -> bytes:
@@ -29,14 +17,14 @@ def png(colour: int) -> bytes:
     return out.getvalue()
 
 
-def painted(client: TestClient, **form: Any) -> Any:
+def repainted(client: TestClient, **form: Any) -> Any:
     files = {"image": ("a.png", png(9)), "mask": ("m.png", png(255))}
     return client.post("/v1/images/edits", data={"prompt": "white", "seed": 3, **form}, files=files)
 
 
 @pytest.mark.parametrize("told", [{"steps": 7}, {"cond_scale": 20}, {"negative": "black and grey"}], ids=str)
-def test_a_part_is_painted_as_the_request_says(client: TestClient, told: dict[str, Any]) -> None:
-    plain, other, again = (painted(client, **form) for form in ({}, told, told))
+def test_a_part_is_painted_as_the_request_says(painted: TestClient, told: dict[str, Any]) -> None:
+    plain, other, again = (repainted(painted, **form) for form in ({}, told, told))
     assert [answer.status_code for answer in (plain, other, again)] == [200] * 3, other.text
     assert other.json()["data"] == again.json()["data"] != plain.json()["data"]
 
@@ -46,8 +34,8 @@ def test_a_part_is_painted_as_the_request_says(client: TestClient, told: dict[st
     [{"prompt": ""}, {"prompt": "a\0b"}, {"steps": 0}, {"cond_scale": "nan"}, {"negative": "x" * 3000}],
     ids=lambda told: next(iter(told)),
 )
-def test_what_cannot_be_painted_is_refused_as_what_cannot_be_drawn(client: TestClient, told: dict[str, Any]) -> None:
-    assert painted(client, **told).status_code == 400
-    drawn = client.post("/v1/images/generations", json={"prompt": "white", **told})
+def test_what_cannot_be_painted_is_refused_as_what_cannot_be_drawn(painted: TestClient, told: dict[str, Any]) -> None:
+    assert repainted(painted, **told).status_code == 400
+    drawn = painted.post("/v1/images/generations", json={"prompt": "white", **told})
     assert drawn.status_code == 400
-    assert painted(client, **told).json()["error"]["param"] == drawn.json()["error"]["param"] == next(iter(told))
+    assert repainted(painted, **told).json()["error"]["param"] == drawn.json()["error"]["param"] == next(iter(told))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,18 +18,18 @@ from PIL import Image
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
-from small_codecs import small_codec
-from small_muse import SIDE, small_muse
-from stand_ins import Composer, wav_bytes, write_model, write_run
+from small_muse import SIDE
+from stand_ins import wav_bytes, write_model, write_run
 from starlette.testclient import TestClient
 from voicebox_speaking import speaking_run
 
-from madrigal.studio.app import create_app
 from madrigal.studio.errors import ApiError
-from madrigal.studio.settings import Limits, StudioSettings
 
 EXAMPLES = 6
 """Of each operation, of requests that fit the document, of requests that do not, and of requests of what there is."""
+MODES = {**{mode: str(mode.value) for mode in GenerationMode}, None: "of what is"}
+LIMITS = {"text_characters": 200, "spoken_seconds": 20, "made_seconds": 5, "pictures": 2, "timeout_seconds": 200}
+"""What is drawn may ask for the most."""
 CHECKS = [not_a_server_error, status_code_conformance, response_schema_conformance]
 PAIRS = "GET /api/runs/{run_id}/metrics"
 """Its answer has pairs, which Schemathesis reads as an older JSON Schema wrote them, and cannot check."""
@@ -77,46 +78,39 @@ def never_begun(name: str, folder: Path, words: list[str]) -> Any:
     raise ApiError(400, f"The training {name} was refused.", code="training_refused")
 
 
-@pytest.fixture
-def app(tmp_path: Path) -> FastAPI:
-    """One small model of each kind, and control. For one test: Schemathesis closes it behind each."""
+def write_everything(runs: Path) -> None:
+    """One small model of each kind."""
     for name in RUNS:
-        write_run(tmp_path / "runs" / name)
-    write_run(tmp_path / "runs/stopped", steps=20, total=100, samples=False)
-    speaking_run(tmp_path / "runs/speaker")
+        write_run(runs / name)
+    write_run(runs / "stopped", steps=20, total=100, samples=False)
+    speaking_run(runs / "speaker")
     for system in ("muse", "musiclm", "audiolm"):
-        write_model(tmp_path / "runs" / system, system)
+        write_model(runs / system, system)
+
+
+@pytest.fixture
+def app(make_app: Callable[..., FastAPI], tmp_path: Path) -> FastAPI:
+    """With control. For one test: Schemathesis closes it behind each."""
+    write_everything(tmp_path / "everything")
     (tmp_path / "data").mkdir()
-    told = StudioSettings(
-        folder=tmp_path / "runs",
+    made: FastAPI = make_app(
+        folder=tmp_path / "everything",
+        voice_runs=(),
         names=("testserver", "localhost"),
-        shipped=False,
-        warm=False,
         control=True,
         data_roots=(tmp_path / "data",),
-        limits=Limits(text_characters=200, spoken_seconds=20, made_seconds=5, pictures=2, timeout_seconds=200),
+        limits=LIMITS,
     )
-    composer = Composer()
-    made = {"codec": small_codec(16, 2), "pictures": small_muse(), "music": composer, "continuation": composer}
-    app = create_app(told, loaders={kind: lambda *_, model=model: model for kind, model in made.items()})
-    app.state.studio.control._begin = never_begun
-    return app
+    made.state.studio.control._begin = never_begun
+    return made
 
 
-@pytest.fixture
-def named(app: FastAPI) -> dict[str, Any]:
+def names_of_what_is(client: Any) -> dict[str, Any]:
     """What can be named in an address."""
-    client = TestClient(app)  # never entered: what is entered is closed afterwards
     test = client.post("/api/listening", json=NEEDED["POST /api/listening"]).json()["id"]
     token = client.get(f"/api/listening/{test}").json()["trials"][0]["stimuli"][0]["token"]
     sample = {"run_id": RUNS[0], "step": 40, "name": "000-original.wav"}
     return {**sample, "left": RUNS[0], "right": RUNS[1], "model_id": RUNS[0], "test_id": test, "token": token}
-
-
-@pytest.fixture(autouse=True)
-def _small_numbers() -> None:
-    """Hypothesis draws numbers that a process which has trained takes for 0."""
-    torch.set_flush_denormal(False)
 
 
 def name_of(operation: Any) -> str:
@@ -139,12 +133,14 @@ def of_what_is(case: schemathesis.Case, named: dict[str, Any]) -> schemathesis.C
     return case
 
 
-@pytest.mark.parametrize("mode", [*GenerationMode, None], ids=lambda mode: str(mode.value) if mode else "of what is")
-def test_every_answer_is_one_that_the_document_declares(
-    app: FastAPI, named: dict[str, Any], mode: GenerationMode | None
-) -> None:
+def ask_everything(schema: Any, named: dict[str, Any], mode: GenerationMode | None, **sending: Any) -> set[str]:
+    """Ask for all that a document has, in one way, and check each answer by it: which operations were never done.
+
+    `sending` goes with every request.
+    """
+    torch.set_flush_denormal(False)  # Hypothesis draws numbers that a process which has trained takes for 0
     asked, done, operations = 0, set(), set()
-    for found in schemathesis.openapi.from_asgi("/openapi.json", app).get_all_operations():
+    for found in schema.get_all_operations():
         operation = found.ok()
         told = {"parameters": [], **operation.definition.raw}
         if mode is GenerationMode.NEGATIVE and not (
@@ -166,11 +162,18 @@ def test_every_answer_is_one_that_the_document_declares(
             nonlocal asked
             asked += 1
             checks = CHECKS[:-1] if name_of(case.operation) == PAIRS else CHECKS
-            answer = case.call_and_validate(checks=checks, timeout=300)  # a machine may be busy
+            answer = case.call_and_validate(checks=checks, timeout=300, **sending)  # a machine may be busy
             if answer.status_code < 300:
                 done.add(name_of(case.operation))
 
         with suppress(Unsatisfiable):  # nothing is wrong with it in any way
             ask()
     assert asked > EXAMPLES * 12
-    assert mode is not None or operations - done == NEVER_DONE
+    return operations - done
+
+
+@pytest.mark.parametrize("mode", MODES, ids=MODES.get)
+def test_every_answer_is_one_that_the_document_declares(app: FastAPI, mode: GenerationMode | None) -> None:
+    named = names_of_what_is(TestClient(app))  # never entered: what is entered is closed afterwards
+    never_done = ask_everything(schemathesis.openapi.from_asgi("/openapi.json", app), named, mode)
+    assert mode is not None or never_done == NEVER_DONE

@@ -24,16 +24,21 @@ def test_the_voices_of_a_model_are_listed(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("kind", ["WAV", "FLAC", "OGG", "MP3", "AIFF"])
-def test_a_voice_is_uploaded_spoken_with_and_removed(client: TestClient, voice: StandInVoice, kind: str) -> None:
+def test_a_voice_is_uploaded_spoken_with_and_removed(client: TestClient, kind: str) -> None:
     answer = add(client, data=wav_bytes(2.0, kind=kind), text="Hello there.")
     assert answer.status_code == 201, answer.text
     assert answer.json() == {"id": "me", "name": "me", "model": "voice", "default": False, "uploaded": True}
     assert [row["id"] for row in client.get("/v1/audio/voices").json()["voices"]] == ["anna", "bert", "me"]
     assert client.post("/v1/audio/speech", json={"model": "voice", "input": "hi", "voice": "me"}).status_code == 200
-    assert voice.asked[-1]["voice"].about == {"text": "Hello there."}
     assert client.delete("/v1/audio/voices/me").status_code == 204
     refused = client.post("/v1/audio/speech", json={"model": "voice", "input": "hi", "voice": "me"})
     assert refused.json()["error"]["code"] == "voice_not_found"
+
+
+def test_an_uploaded_voice_and_what_it_says_reach_the_model(client: TestClient, voice: StandInVoice) -> None:
+    assert add(client, text="Hello there.").status_code == 201
+    client.post("/v1/audio/speech", json={"model": "voice", "input": "hi", "voice": "me"})
+    assert voice.asked[-1]["voice"].about == {"text": "Hello there."}
 
 
 @pytest.mark.parametrize("damage", [b"garbage", b""])

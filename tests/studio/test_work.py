@@ -26,7 +26,7 @@ from torch import nn
 from madrigal.studio.errors import ApiError, BrokenOff
 from madrigal.studio.server import bound, set_up_logs
 from madrigal.studio.streaming import PART, Streamed
-from madrigal.studio.work import WorkLine, interruptible
+from madrigal.studio.work import Cancelled, Job, WorkLine, interruptible
 
 LONG = {"model": "tts-1", "input": "word " * 400, "response_format": "pcm"}
 SHORT = {"model": "tts-1", "input": "one two", "response_format": "pcm"}
@@ -203,6 +203,59 @@ def test_a_client_that_does_not_read_is_left(pause: float) -> None:
     assert (broken.value.why.status, broken.value.why.code) == (499, "client_stalled")
     assert closed.is_set()
     assert 2 <= len(sent) < 1_000
+
+
+@pytest.mark.parametrize("moment", range(6))
+def test_who_stops_listening_just_as_something_comes_has_stopped(moment: int) -> None:
+    async def ask() -> None:
+        job: Job[bytes] = Job(lambda: (), time.monotonic() + 600)
+
+        async def listen() -> None:
+            async for _ in job.items():
+                pass
+
+        listening = asyncio.ensure_future(listen())
+        await asyncio.sleep(0.05)
+        job._tell(b"sound")
+        for _ in range(moment):
+            await asyncio.sleep(0)
+        listening.cancel()
+        await asyncio.wait({listening}, timeout=10)
+        assert listening.cancelled()
+        with pytest.raises(Cancelled):
+            job.check()
+
+    in_a_loop(ask())
+
+
+@pytest.mark.parametrize("moment", range(12))
+def test_a_client_that_leaves_just_as_a_part_is_sent_is_left(moment: int) -> None:
+    sent: list[Any] = []
+
+    async def answer() -> None:
+        left = asyncio.Event()
+
+        async def pieces() -> AsyncIterator[bytes]:
+            for _ in range(2_000):
+                yield b"sound"
+
+        async def receive() -> dict[str, str]:
+            await left.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+            await asyncio.sleep(0)
+
+        answering = asyncio.ensure_future(Streamed(pieces(), "audio/wav")({"type": "http"}, receive, send))
+        for _ in range(10 + moment):
+            await asyncio.sleep(0)
+        left.set()
+        with pytest.raises(BrokenOff):
+            await answering
+
+    in_a_loop(asyncio.wait_for(answer(), 60))
+    assert len(sent) < 1_000
 
 
 def test_who_leaves_while_waiting_is_never_worked_for(
