@@ -5,10 +5,11 @@ Heavy imports wait inside the verbs, so that `--help` answers at once.
 
 import sys
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
+from madrigal import __version__
 from madrigal.engine.machine import keep_memory
 from madrigal.errors import UserError
 
@@ -35,12 +36,28 @@ VERBS = {
 
 app = typer.Typer(
     name="madrigal",
-    help="Trains, runs and judges generative models of sound and image.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"madrigal {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which it is.")
+    ] = False,
+) -> None:
+    """Trains, runs and judges generative models of sound and image."""
+
+
 for verb, place in VERBS.items():
     module, _, function = place.partition(":")
     app.command(verb)(getattr(import_module(module), function))

@@ -13,7 +13,7 @@ from madrigal.audiolm.fine import FineTransformer
 from madrigal.audiolm.learned import check_together, fingerprints_of
 from madrigal.audiolm.pipeline import AudioLM
 from madrigal.audiolm.semantic import SemanticTransformer
-from madrigal.engine.learned import recipe_of
+from madrigal.engine.learned import kind_of, recipe_of
 from madrigal.engine.pretrained import moved
 from madrigal.errors import UserError
 from madrigal.tokenizers.loading import STAGE as TOKENIZER
@@ -94,7 +94,10 @@ def _stages_of(run: Path) -> dict[str, Path]:
     inside = {name: run / name for name in STAGES if (run / name / "checkpoints").is_dir()}
     system = recipe_of(run).get("system")
     if not inside and system not in STAGES:
-        raise UserError(f"{run} is no run of AudioLM or of one of its stages ({', '.join(STAGES)}).")
+        raise UserError(
+            f"{run} is {kind_of(run)}, of which nothing can be generated: name a run of audiolm or of its stages "
+            f"({', '.join(STAGES)}), of musiclm or of muse."
+        )
     return inside or {str(system): run}
 
 

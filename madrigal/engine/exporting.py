@@ -11,17 +11,18 @@ from typing import Any
 from madrigal.errors import UserError
 
 CONFIG = "config.json"
+PARTIAL = ".partial-"
 
 
 @contextmanager
 def written_whole(target: Path, *, overwrite: bool) -> Iterator[Path]:
     """A folder to write into; what lies in it then takes the place of what `target` holds under the same names."""
-    if target.exists() and not target.is_dir():
-        raise UserError(f"{target} is a file; name a folder to write the model into.")
-    if (target / CONFIG).exists() and not overwrite:
-        raise UserError(f"{target} holds a model already; name another folder, or replace it with --overwrite.")
+    check_target(target, overwrite=overwrite)
+    is_ours = (target / CONFIG).exists()
+    if not is_ours and target.exists() and any(not path.name.startswith(PARTIAL) for path in target.iterdir()):
+        raise UserError(f"{target} holds something that is no exported model; name a new folder, or an empty one.")
     target.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target, prefix=".partial-") as partial:
+    with tempfile.TemporaryDirectory(dir=target, prefix=PARTIAL) as partial:
         yield Path(partial)
         # The old config goes first and the new one comes last: a folder that has one is whole.
         (target / CONFIG).unlink(missing_ok=True)
@@ -29,6 +30,19 @@ def written_whole(target: Path, *, overwrite: bool) -> Iterator[Path]:
             if (target / made.name).is_dir():
                 shutil.rmtree(target / made.name)
             made.replace(target / made.name)
+
+
+def check_target(target: Path, *, overwrite: bool) -> None:
+    """A model is never written into a run, nor over another model unless that is asked for."""
+    if target.exists() and not target.is_dir():
+        raise UserError(f"{target} is a file; name a folder to write the model into.")
+    whole = target.absolute()
+    run = next((folder for folder in (whole, *whole.parents) if (folder / "recipe.yaml").exists()), None)
+    if run is not None:
+        what = "is a run" if run == whole else f"lies in the run {run}"
+        raise UserError(f"{target} {what}, and nothing is exported into a run; name a folder elsewhere.")
+    if (target / CONFIG).exists() and not overwrite:
+        raise UserError(f"{target} holds a model already; name another folder, or replace it with --overwrite.")
 
 
 def config_of(folder: Path) -> dict[str, Any]:

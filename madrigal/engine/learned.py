@@ -41,6 +41,12 @@ def recipe_of(run: Path) -> dict[str, Any]:
     return recipe if isinstance(recipe, dict) else {}
 
 
+def kind_of(run: Path) -> str:
+    """What a folder is, for a sentence that refuses it: "a run of mulan"."""
+    system = recipe_of(run).get("system")
+    return f"a run of {system}" if isinstance(system, str) else "no run of anything"
+
+
 def learned_by(run: Path) -> Fingerprints:
     """The fingerprints in a run's recipe; one that an older version wrote has none."""
     return recipe_of(run).get(FINGERPRINTS) or {}

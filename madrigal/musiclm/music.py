@@ -115,7 +115,7 @@ class MusicLM(nn.Module):
     ) -> tuple[Tensor, bool]:
         """Joint embeddings [prompts, dim] of what is asked for, and whether they are of texts."""
         if text is not None and audio is not None:
-            raise UserError("Give one prompt: a text, or sound in its place.")
+            raise UserError("Both a text and a sound in its place are given (text and like): leave one out.")
         if text is not None:
             texts = [text] if isinstance(text, str) else list(text)
             if not texts or not all(one.strip() for one in texts):

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from madrigal.audiolm.loading import find_parts, load_stage, load_tools
-from madrigal.engine.learned import recipe_of
+from madrigal.engine.learned import kind_of, recipe_of
 from madrigal.engine.pretrained import moved
 from madrigal.errors import UserError
 from madrigal.speartts.model import TextToSemantic
@@ -57,7 +57,10 @@ def _parts_of(run: Path) -> dict[str, Path]:
     if system in PARTS:
         return {str(system): run}
     if system != "speartts":
-        raise UserError(f"{run} is no run of speartts or of one of its parts ({', '.join(PARTS)}).")
+        raise UserError(
+            f"{run} is {kind_of(run)}, which does not speak: name a run of voicebox or speartts, or of the parts of "
+            f"speartts ({', '.join(PARTS)})."
+        )
     named = {part: said.get(name) for part, name in PARTS.items() if said.get(name) is not None}
     parts = {part: Path(value) if isinstance(value, str) else run / PARTS[part] for part, value in named.items()}
     for part, path in parts.items():

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from madrigal.errors import UserError
 from madrigal.verbs.terminal import Overwrite
 
 
@@ -39,9 +38,9 @@ def export(
 
         typer.echo(str(export_muse(run, target, averaged=not online, overwrite=overwrite)))
         return
+    from madrigal.engine.exporting import check_target
     from madrigal.verbs.systems import model_class
 
+    check_target(target, overwrite=overwrite)
     model = model_class(run).from_pretrained(run, averaged=not online)
-    if (target / "config.json").exists() and not overwrite:
-        raise UserError(f"{target} holds a model already; name another folder, or replace it with --overwrite.")
     typer.echo(str(model.save_pretrained(target)))

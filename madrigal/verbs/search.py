@@ -28,6 +28,8 @@ def search(
 
     Example: `madrigal search music "slow sad piano" --run runs/mulan`
     """
+    if not folder.is_dir():
+        raise UserError(f"There is no folder {folder} to search; name one that holds audio.")
     if not (text or "").strip() and like is None:
         raise UserError('Say what to look for: madrigal search FOLDER "slow sad piano", or --like FILE.')
     if like is not None and not like.is_file():

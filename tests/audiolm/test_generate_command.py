@@ -86,10 +86,10 @@ def test_files_that_are_there_are_kept(generate: Command, run: Path) -> None:
 
 REFUSED = {
     ("nowhere",): "There is no run nowhere",
-    (".",): "is no run of AudioLM or of one of its stages",
+    (".",): "is no run of anything, of which nothing can be generated",
     ("RUN/coarse",): "There is no semantic stage in",
     ("RUN", "RUN/fine"): "There are two fine stages",
-    ("RUN/tokenizer",): "is no run of AudioLM",
+    ("RUN/tokenizer",): "is a run of masked-prediction, of which nothing can be generated",
     ("RUN", "--prompt", "nowhere.wav"): "There is no file nowhere.wav to go on from",
     ("RUN", "--prompt", "noise.txt"): "noise.txt cannot be used",
     ("RUN", "--text", "hello"): "None of the stages was trained with a condition",

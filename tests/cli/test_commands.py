@@ -54,6 +54,12 @@ def test_help_lists_the_verbs() -> None:
         assert all(verb in said.out for verb in VERBS)
 
 
+def test_it_says_which_version_it_is() -> None:
+    from madrigal import __version__
+
+    assert done("--version").out.strip() == f"madrigal {__version__}"
+
+
 def test_help_does_not_wait_for_torch() -> None:
     check = "import sys; from madrigal.cli import main; main(['train', '--help']); assert 'torch' not in sys.modules"
     process = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, timeout=60)

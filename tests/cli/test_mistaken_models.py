@@ -16,6 +16,8 @@ def test_export_never_replaces_what_is_there(here: Path) -> None:
     assert "exported" in refused("export", "runs/codec", "exported")
     assert "is a file" in refused("export", "runs/codec", "speech.mgl")
     assert "speech.mgl" in refused("export", "runs/codec", "speech.mgl/new")
+    assert "is a run" in refused("export", "runs/codec", "runs/codec", "--overwrite")
+    assert "lies in the run" in refused("export", "runs/codec", "runs/other/new")
     done("export", "runs/other", "exported", "--overwrite")
 
 

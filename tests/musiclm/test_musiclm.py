@@ -1,5 +1,6 @@
 """Music from text: every stage has its own table, samples are ranked, lengths are kept."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,7 @@ def test_a_sound_may_stand_in_the_place_of_a_text(music: MusicLM) -> None:
     assert not torch.equal(*ids)
     assert torch.equal(made, music(audio=low[None], audio_sample_hz=16000, seconds=0.4))
     assert not torch.equal(made, music(audio=high[None], audio_sample_hz=16000, seconds=0.4))
-    with pytest.raises(UserError, match="one prompt"):
+    with pytest.raises(UserError, match="leave one out"):
         music("a low hum", audio=low[None])
 
 
@@ -171,6 +172,22 @@ def test_a_folder_holds_everything(music: MusicLM, music_run: Path, tmp_path: Pa
         export_musiclm(music_run, folder)
     moved = folder.rename(tmp_path / "elsewhere")
     assert torch.equal(load_musiclm(moved)("a low hum", seconds=0.3), music("a low hum", seconds=0.3))
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_no_export_takes_the_place_of_a_run_or_of_anything_else(
+    music_run: Path, tmp_path: Path, overwrite: bool
+) -> None:
+    shutil.copytree(music_run, tmp_path / "run")
+    (tmp_path / "mine/codec").mkdir(parents=True)
+    (tmp_path / "mine/codec/notes.txt").write_text("not a model")
+    before = sorted(tmp_path.rglob("*"))
+    for target, why in {"run": "is a run", "run/semantic": "is a run", "run/new": "lies in the run"}.items():
+        with pytest.raises(UserError, match=why):
+            export_musiclm(tmp_path / "run", tmp_path / target, overwrite=overwrite)
+    with pytest.raises(UserError, match="no exported model; name a new folder"):
+        export_musiclm(tmp_path / "run", tmp_path / "mine", overwrite=overwrite)
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_stages_of_another_quantizer_are_refused(music_run: Path) -> None:

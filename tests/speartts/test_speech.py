@@ -309,7 +309,7 @@ def test_runs_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
         load_text_to_speech([run / "speak"])
     with pytest.raises(UserError, match="There are two coarse stages"):
         load_text_to_speech([run, run / "coarse"])
-    with pytest.raises(UserError, match="is no run of speartts"):
+    with pytest.raises(UserError, match="which does not speak: name a run of voicebox or speartts"):
         load_text_to_speech([tmp_path])
     recipe = run / "speak/recipe.yaml"
     recipe.write_text(recipe.read_text().replace("tokenizer: ", "tokenizer: other-", 2))
