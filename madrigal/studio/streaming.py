@@ -93,10 +93,13 @@ class Streamed(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send_part(self, send: Send, part: bytes) -> None:
-        left = min(self._stall, max(self._until() - time.monotonic(), 0))
+        left = min(self._stall, self._until() - time.monotonic())
         try:
+            if left <= 0:
+                raise TimeoutError  # even where the socket would take it at once
             # Not `wait_for`, as in `Job.items`: who has left while a part was sent would be sent the rest.
             async with asyncio.timeout(left):
                 await send({"type": "http.response.body", "body": part, "more_body": True})
+            await asyncio.sleep(0)  # a socket that takes all at once must not keep others from their turn
         except TimeoutError:
             raise ApiError(499, "The client takes nothing more, or too slowly.", code="client_stalled") from None

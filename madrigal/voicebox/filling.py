@@ -16,6 +16,8 @@ from madrigal.voicebox.config import VoiceBoxConfig
 from madrigal.voicebox.model import VoiceBox, check_context
 from madrigal.voicebox.solvers import Flow, Method, solve, times_asked
 
+MOST_PREPARED = 256
+"""Moments that are made beforehand at most: each is some kilobytes a layer."""
 NOTHING_TO_MAKE = "There is nothing to make: give every row a length of one frame or more."
 
 
@@ -97,7 +99,7 @@ def flow_under(
     shape, context, given = tuple(noise.shape[:2]), told.get("context"), told.get("context_mask")
     condition = voicebox.guiding(shape, cond_scale, **told)
     moments: dict[float, Adapted] = {}
-    if times is not None and noise.device.type == "cpu":  # elsewhere it would cost more to look at the time
+    if times is not None and _can_prepare(voicebox, len(times) * len(condition.frames)):
         moments = dict(zip(times.tolist(), voicebox.moments(times, condition), strict=True))
     known = None if context is None else context - noise
 
@@ -107,6 +109,15 @@ def flow_under(
         return found if known is None or given is None else torch.where(given[..., None], known, found)
 
     return flow
+
+
+def _can_prepare(voicebox: VoiceBox, moments: int) -> bool:
+    """Whether to prepare for so many moments, of all rows: on a CPU, for elsewhere it costs more to look at the time.
+
+    A layer that is compiled would be compiled anew for each of its norms.
+    """
+    is_compiled = any(block._compiled_call_impl is not None for block in voicebox.blocks())
+    return voicebox.device.type == "cpu" and moments <= MOST_PREPARED and not is_compiled
 
 
 class Way(NamedTuple):

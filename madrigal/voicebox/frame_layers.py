@@ -40,10 +40,11 @@ class FramePositions(nn.Module):
         """`mask` [batch, frames]: behind the end of a row there is silence, however long its padding."""
         if mask is not None:
             x = x.masked_fill(~mask[..., None], 0.0)
-        # Without a way back, it takes longer to round the frames than to filter them.
-        kind = x.device.type
-        with torch.autocast(kind, enabled=torch.is_autocast_enabled(kind) and torch.is_grad_enabled()):
+        if torch.is_grad_enabled():
             return F.gelu(self.filters(x))
+        # Without a way back, it takes longer to round the frames than to filter them.
+        with torch.autocast(x.device.type, enabled=False):
+            return F.gelu(self.filters(x.to(self.filters.weight.dtype)))
 
 
 class VoiceVector(nn.Module):

@@ -197,8 +197,8 @@ class VoiceBox(nn.Module, Pretrained):
         """
         if cond_scale == 1.0:
             return self.flow(x, times, condition)
-        if isinstance(times, Tensor) and times.ndim:
-            times = torch.cat((times, times))
+        if not isinstance(times, dict):
+            times = torch.as_tensor(times, dtype=torch.float32, device=x.device).expand(len(x)).repeat(2)
         conditional, unconditional = self.flow(torch.cat((x, x)), times, condition).chunk(2)
         return torch.lerp(unconditional, conditional, cond_scale)
 

@@ -190,6 +190,25 @@ def test_no_export_takes_the_place_of_a_run_or_of_anything_else(
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_a_run_is_known_by_its_real_place(music_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(music_run, tmp_path / "run")
+    (tmp_path / "link").symlink_to(tmp_path / "run/semantic")
+    with pytest.raises(UserError, match="lies in the run"):
+        export_musiclm(music_run, tmp_path / "link/new")
+    (tmp_path / "recipe.yaml").write_text("soup: of the day")  # no run's
+    monkeypatch.chdir(tmp_path / "run")
+    assert (export_musiclm(music_run, "../exported") / "config.json").is_file()
+
+
+def test_what_only_looks_like_a_model_is_not_replaced(music_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine/codec").mkdir(parents=True)
+    (tmp_path / "mine/config.json").write_text('{"port": 80}')
+    (tmp_path / "mine/codec/thesis.txt").write_text("years of work")
+    with pytest.raises(UserError, match="no exported model"):
+        export_musiclm(music_run, tmp_path / "mine", overwrite=True)
+    assert (tmp_path / "mine/codec/thesis.txt").exists()
+
+
 def test_stages_of_another_quantizer_are_refused(music_run: Path) -> None:
     with pytest.raises(UserError, match="conditioner"):
         load_audiolm([music_run], audio_conditioner=small_quantizer(small_mulan(4)))

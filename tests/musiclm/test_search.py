@@ -186,6 +186,7 @@ def test_the_command_refuses(exported: Path, music: Path, capsys: pytest.Capture
     search = Command(capsys, "search")
     assert "Say what to look for" in search.refused(music, "--run", exported)
     assert "no folder" in search.refused(tmp_path / "none", "piano", "--run", exported)
+    assert "name one that holds audio" in search.refused(tmp_path / "none", "piano", "--run", "nowhere")
     assert "no file" in search.refused(music, "--like", tmp_path / "none.wav", "--run", exported)
     (tmp_path / "empty").mkdir()
     assert "holds no audio" in search.refused(tmp_path / "empty", "piano", "--run", exported)

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from stand_ins import KEY, in_a_loop
 from starlette.testclient import TestClient
 
-from madrigal.studio.guards import JsonLines
+from madrigal.studio.guards import Guard, JsonLines
 
 SPEECH = {"model": "tts-1", "input": "hello"}
 
@@ -126,6 +126,23 @@ def test_a_body_that_trickles_is_cut_off(make_app: Callable[..., FastAPI]) -> No
     scope = {"type": "http", "method": "POST", "path": "/v1/audio/speech", "query_string": b"", "headers": headers}
     in_a_loop(asyncio.wait_for(app(scope, receive, send), 60))
     assert sent[0]["status"] == 408
+
+
+def test_who_gives_up_just_as_a_body_comes_has_given_up(make_app: Callable[..., FastAPI]) -> None:
+    app = make_app()
+    guard = Guard(app, app.state.studio.settings, app.state.studio.watching)
+    scope = {"type": "http", "path": "/v1/audio/speech", "headers": []}
+
+    async def give_up() -> None:
+        coming: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        reading = asyncio.ensure_future(guard._bounded(scope, lambda: coming)())
+        await asyncio.sleep(0.05)
+        coming.set_result({"type": "http.request", "body": b"", "more_body": False})
+        reading.cancel()
+        await asyncio.wait({reading}, timeout=10)
+        assert reading.cancelled()
+
+    in_a_loop(give_up())
 
 
 def test_an_unknown_place_and_a_wrong_method_are_told_in_the_same_shape(client: TestClient) -> None:

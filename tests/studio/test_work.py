@@ -258,6 +258,33 @@ def test_a_client_that_leaves_just_as_a_part_is_sent_is_left(moment: int) -> Non
     assert len(sent) < 1_000
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_socket_that_takes_all_at_once_hides_neither_a_client_that_leaves_nor_the_end_of_time(is_late: bool) -> None:
+    sent: list[Any] = []
+
+    async def answer() -> None:
+        async def pieces() -> AsyncIterator[bytes]:
+            for _ in range(2_000):
+                yield b"sound"
+
+        async def receive() -> dict[str, str]:
+            if is_late:
+                await asyncio.Event().wait()
+            for _ in range(20):
+                await asyncio.sleep(0)
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        end = time.monotonic() + (-1 if is_late else 600)
+        with pytest.raises(BrokenOff):
+            await Streamed(pieces(), "audio/wav", until=lambda: end)({"type": "http"}, receive, send)
+
+    in_a_loop(asyncio.wait_for(answer(), 60))
+    assert len(sent) < 100
+
+
 def test_who_leaves_while_waiting_is_never_worked_for(
     make_app: Callable[..., FastAPI], served: Callable[[FastAPI], str], voice: StandInVoice
 ) -> None:

@@ -85,6 +85,38 @@ def test_what_is_made_of_the_times_beforehand_changes_nothing(
     assert len(timed) == 1 + 6
 
 
+@pytest.mark.parametrize("cond_scale", [1.0, 2.0])
+def test_sixteen_bits_need_no_prompt(cond_scale: float) -> None:
+    speaker = model(cond_drop_prob=0.2, voice_dim=4)
+    options: dict[str, Any] = {"ids": ids(2, 9), "steps": 2, "cond_scale": cond_scale}
+    exact = fill(speaker, [9, 7], **options).features
+    with torch.autocast("cpu", torch.bfloat16):
+        rough = fill(speaker, [9, 7], **options).features
+    assert (rough - exact).norm() < 0.1 * exact.norm()
+
+
+def test_nothing_is_prepared_for_too_many_moments_or_for_layers_that_are_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    speaker, timed = model(), []
+    speaker.time.register_forward_hook(lambda *_: timed.append(1))
+    fill(speaker, [9], ids=ids(1, 9), steps=129)
+    assert len(timed) == 258
+    timed.clear()
+    for block in speaker.blocks():
+        monkeypatch.setattr(block, "_compiled_call_impl", block._call_impl)
+    fill(speaker, [9], ids=ids(1, 9), steps=2)
+    assert len(timed) == 4
+
+
+@pytest.mark.parametrize("times", [0.5, torch.tensor(0.5), torch.tensor([0.5]), torch.tensor([0.5, 0.5, 0.5])])
+def test_guidance_takes_one_time_for_all_rows(times: Any) -> None:
+    speaker, x = model(cond_drop_prob=0.2), features(3, 5)
+    made = speaker.forward_with_cond_scale(x, times=times, cond_scale=2.0, ids=ids(3, 5))
+    wanted = speaker.forward_with_cond_scale(x, times=torch.full((3,), 0.5), cond_scale=2.0, ids=ids(3, 5))
+    torch.testing.assert_close(made, wanted)
+
+
 def test_VB2_a_prompt_that_does_not_say_what_of_it_is_given_is_refused() -> None:
     for given in ({"context": features(1, 4)}, {"context_mask": torch.ones(1, 4, dtype=torch.bool)}):
         with pytest.raises(UserError, match="comes with its context_mask"):
