@@ -122,15 +122,19 @@ class MuLaNEmbedQuantizer(AudioConditionerBase, Pretrained):
         self,
         *,
         wavs: Tensor | None = None,
+        lengths: Tensor | None = None,
         texts: list[str] | None = None,
         ids: Tensor | None = None,
         namespace: str | None = None,
     ) -> Tensor:
-        """Embeddings [batch, levels, dim] of waves [batch, samples], of texts, or of codes [batch, levels]."""
+        """Embeddings [batch, levels, dim] of waves [batch, samples], of texts, or of codes [batch, levels].
+
+        `lengths` [batch] says what of each wave is no padding.
+        """
         if sum(given is not None for given in (wavs, texts, ids)) != 1:
             raise UserError("Give the quantizer one thing: wavs, texts or ids.")
         if ids is None:
-            ids = self.ids_of(wavs=wavs, texts=texts)
+            ids = self.ids_of(wavs=wavs, lengths=lengths, texts=texts)
         table: Tensor = self.tables[self._known(namespace)](ids)
         return table
 
@@ -150,10 +154,12 @@ class MuLaNEmbedQuantizer(AudioConditionerBase, Pretrained):
         return dict(zip(self.config.namespaces, self.config.conditioning_dims, strict=True))[self._known(namespace)]
 
     @torch.no_grad()
-    def ids_of(self, *, wavs: Tensor | None = None, texts: list[str] | None = None) -> Tensor:
-        """Codes [batch, levels] of waves or of texts."""
+    def ids_of(
+        self, *, wavs: Tensor | None = None, lengths: Tensor | None = None, texts: list[str] | None = None
+    ) -> Tensor:
+        """Codes [batch, levels] of waves, of which `lengths` [batch] says what is no padding, or of texts."""
         if wavs is not None:
-            return self.codes_of(self.mulan.get_audio_latents(wavs.to(self.device)))
+            return self.codes_of(self.mulan.get_audio_latents(wavs.to(self.device), lengths))
         return self.codes_of(self.mulan.get_text_latents(texts).to(self.device), text=True)
 
     @torch.no_grad()
