@@ -5,6 +5,7 @@ a table of its own, its namespace, which is learned with the stage and saved wit
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -15,12 +16,13 @@ from torch import Tensor, nn
 
 from madrigal.audiolm.condition import AudioConditionerBase
 from madrigal.audiolm.loading import place_of
+from madrigal.engine.learned import learned_by
 from madrigal.engine.pretrained import Pretrained
 from madrigal.engine.recipe import build_config
 from madrigal.errors import UserError
 from madrigal.layers.residual_quantizer import Quantized
 from madrigal.layers.residual_vq import ResidualVQ
-from madrigal.musiclm.mulan import MULAN, load_mulan
+from madrigal.musiclm.mulan import MULAN, MuLaN, load_mulan
 from madrigal.musiclm.windows import window_starts
 from madrigal.tokenizers.fingerprint import fingerprint_of
 
@@ -240,8 +242,17 @@ class MuLaNEmbedQuantizer(AudioConditionerBase, Pretrained):
 
     @classmethod
     def from_pretrained(cls, name: str | Path, *, averaged: bool = True, mulan: Any = None, **options: Any) -> Self:
-        """Of a run or an exported folder, with the MuLaN that it names, that lies beside it or that is given."""
-        mulan = load_mulan(_mulan_of(Path(name)), averaged=averaged) if mulan is None else mulan
+        """Of a run or an exported folder, with the MuLaN that it names, that lies beside it or that is given.
+
+        That is the averaged one always, for the codes were learned of it.
+        """
+        made_with = learned_by(Path(name)).get(MULAN)
+        mulan = _mulan_of(Path(name), made_with) if mulan is None else mulan
+        if made_with is not None and mulan.fingerprint() != made_with:
+            raise UserError(
+                f"{name} was trained with another MuLaN ({made_with}, and this one is {mulan.fingerprint()}): give it "
+                "that one back, or train the quantizer anew."
+            )
         return super().from_pretrained(name, averaged=averaged, mulan=mulan, **options)
 
     @classmethod
@@ -258,10 +269,18 @@ _LEARNED_LATER = ("tables.", "rq.usage", "rq.codebooks.mass")
 """What of the state says nothing of a code."""
 
 
-def _mulan_of(path: Path) -> str:
-    """Where the MuLaN of a quantizer is; a folder that was exported has it beside it."""
+def _mulan_of(path: Path, made_with: str | None) -> MuLaN:
+    """The MuLaN of a quantizer; a folder that was exported has it beside it.
+
+    In a copy of a run it is beside it too, should the one that the recipe names have been trained on since.
+    """
     beside = path.parent / MULAN
     said = place_of(path, MULAN)
     if not said and not beside.is_dir():
         raise UserError(f"{path} does not say what its MuLaN is: put it beside it, in {beside}.")
-    return said or str(beside)
+    found = load_mulan(said or beside)
+    if said and made_with is not None and beside.is_dir() and found.fingerprint() != made_with:
+        with suppress(UserError):  # something else of this name
+            other = load_mulan(beside)
+            return other if other.fingerprint() == made_with else found
+    return found

@@ -1,6 +1,7 @@
 """The quantizer's trainer: codes that follow the sounds, runs that resume, ranks that agree."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,25 @@ def test_a_run_goes_on_with_its_own_mulan_only(place: Path, tmp_path: Path) -> N
     small_mulan(7).save_pretrained(tmp_path / "other")
     with pytest.raises(UserError, match="another mulan"):
         trainer(place, tmp_path / "run", f"mulan={tmp_path / 'other'}", resume=True)
+
+
+def test_a_run_is_loaded_with_its_own_mulan_only(place: Path, tmp_path: Path) -> None:
+    shutil.copytree(place, tmp_path / "whole")
+    trainer(tmp_path / "whole", tmp_path / "whole/quantizer", "plan.num_train_steps=2").train()
+    codes = load_embed_quantizer(tmp_path / "whole/quantizer").ids_of(wavs=tones(8))
+    shutil.copytree(tmp_path / "whole", tmp_path / "copy")
+    shutil.copytree(tmp_path / "whole/quantizer", tmp_path / "alone/quantizer")
+    small_mulan(7).save_pretrained(tmp_path / "whole/mulan")  # as if it had been trained on
+    for run in ("whole", "alone"):
+        with pytest.raises(UserError, match="another MuLaN"):
+            load_embed_quantizer(tmp_path / run / "quantizer")
+    with pytest.raises(UserError, match="another MuLaN"):
+        MuLaNEmbedQuantizer.from_pretrained(tmp_path / "copy/quantizer", mulan=small_mulan(7))
+    # A copy of the whole has the one that it was trained with beside it.
+    assert torch.equal(load_embed_quantizer(tmp_path / "copy/quantizer").ids_of(wavs=tones(8)), codes)
+    (tmp_path / "alone/mulan").mkdir()
+    with pytest.raises(UserError, match="another MuLaN"):
+        load_embed_quantizer(tmp_path / "alone/quantizer")
 
 
 def test_every_option_of_the_quantizer_changes_something() -> None:
