@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 import soundfile
+import torch
 from commanding import Command
+from safetensors.torch import load_file
 
 from madrigal.musiclm.mulan import load_mulan
 
@@ -67,3 +69,18 @@ def test_a_quantizer_tokenizes_as_any_tokenizer(madrigal: Command, music_run: Pa
     data = music_run.parent / "recordings"
     with_it = ("--with", music_run / "quantizer", "-o", tmp_path, "--workers", "1")
     assert "mulan-quantizer: 8 files" in madrigal.done("tokenize", data, *with_it)
+
+
+def test_a_run_is_exported_with_the_last_weights_of_its_stages(
+    madrigal: Command, music_run: Path, tmp_path: Path
+) -> None:
+    """The stages have learned with the averaged MuLaN and quantizer, and with no others."""
+    madrigal.done("export", music_run, tmp_path / "averaged")
+    madrigal.done("export", music_run, tmp_path / "online", "--online")
+    madrigal.done("generate", tmp_path / "online", *TEXT, "-o", tmp_path / "out.wav")
+    for part in ("mulan", "quantizer", "semantic", "coarse", "fine"):
+        one, other = (load_file(tmp_path / kind / part / "model.safetensors") for kind in ("averaged", "online"))
+        same = all(torch.equal(tensor, other[name]) for name, tensor in one.items())
+        assert same == (part in ("mulan", "quantizer"))
+    last = load_file(music_run / "fine/checkpoints/step-00000004/model.safetensors")
+    assert all(torch.equal(tensor, other[name]) for name, tensor in last.items())
