@@ -84,3 +84,40 @@ def test_a_run_is_exported_with_the_last_weights_of_its_stages(
         assert same == (part in ("mulan", "quantizer"))
     last = load_file(music_run / "fine/checkpoints/step-00000004/model.safetensors")
     assert all(torch.equal(tensor, other[name]) for name, tensor in last.items())
+
+
+@pytest.fixture
+def nothing_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is refused is refused before minutes of drawing."""
+
+    def drawn(*_: object, **__: object) -> None:
+        raise AssertionError("it was drawn")
+
+    monkeypatch.setattr("madrigal.musiclm.music.MusicLM.draw", drawn)
+
+
+@pytest.mark.usefixtures("nothing_drawn")
+def test_where_nothing_can_be_written_nothing_is_drawn(madrigal: Command, music_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("mine")
+    (tmp_path / "folder.wav").mkdir()
+    (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
+    (tmp_path / "there.WAV").write_text("mine")
+    before = sorted(tmp_path.rglob("*"))
+    for name, why in {
+        "song.mp3": "written as .wav",
+        "song.FLAC": "written as .wav",
+        "plain": "plain is no folder",
+        "plain/x.wav": "plain is no folder",
+        "nowhere/x.wav": "nowhere is no folder",
+        "there.WAV": "there already",
+        "folder.wav": "folder.wav is a folder",
+    }.items():
+        assert why in madrigal.refused("generate", music_run, *TEXT, "-o", tmp_path / name), name
+    assert "is a folder" in madrigal.refused("generate", music_run, *TEXT, "-o", tmp_path / "folder.wav", "--overwrite")
+    assert "nothing can be written in" in madrigal.refused("generate", music_run, *TEXT, "-o", "/proc/none/out.wav")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_an_ending_in_capitals_is_a_file_too(madrigal: Command, music_run: Path, tmp_path: Path) -> None:
+    madrigal.done("generate", music_run, *TEXT, "-o", tmp_path / "song.WAV")
+    assert soundfile.info(tmp_path / "song.WAV").frames == 20 * 320
