@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import soundfile
 import torch
 from launching import on_two_ranks
 from quantizers_on_ranks import train, trainer
@@ -105,6 +106,22 @@ def test_embeddings_are_computed_once(place: Path, tmp_path: Path, monkeypatch: 
     assert load_file(kept)["sounds"].shape == (8, 8)
     monkeypatch.setattr("madrigal.musiclm.mulan.MuLaN.get_audio_latents", None)
     trainer(place, tmp_path / "run", "plan.num_train_steps=3", resume=True).train()
+
+
+def test_a_broken_recording_is_left_out(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(place, tmp_path / "place")
+    (tmp_path / "place/recordings/5.wav").write_bytes(b"RIFFgarbage")
+    soundfile.write(tmp_path / "place/recordings/6.wav", torch.zeros(0).numpy(), 16000)
+    trainer(tmp_path / "place", tmp_path / "run", "plan.num_train_steps=2").train()
+    (kept,) = (tmp_path / "run/data/train").glob("latents-*.safetensors")
+    assert load_file(kept)["sounds"].shape == (6, 8)
+    assert "2 of 8 recordings cannot be read, and are left out" in capsys.readouterr().err
+    noted = (tmp_path / "run/data/train/rejected.jsonl").read_text().splitlines()
+    assert [Path(json.loads(line)["path"]).name for line in noted] == ["5.wav", "6.wav"]
+    for file in (tmp_path / "place/recordings").glob("*.wav"):
+        file.write_bytes(b"RIFFgarbage")
+    with pytest.raises(UserError, match="None of the 8 recordings can be read"):
+        trainer(tmp_path / "place", tmp_path / "other")
 
 
 def test_sound_in_batches_is_heard_as_it_is_in_a_manifest(place: Path, tmp_path: Path) -> None:
