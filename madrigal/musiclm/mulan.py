@@ -16,7 +16,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from madrigal.data.tokens import PAD
 from madrigal.engine.learned import recipe_of
 from madrigal.engine.pretrained import Pretrained, moved
 from madrigal.engine.recipe import build_config
@@ -220,7 +219,7 @@ class MuLaN(nn.Module, Pretrained):
 
     def labels(self, texts: Texts) -> Tensor:
         """Int64 [batch], the same for what the text side reads as the same."""
-        return labels_of(texts, self.text.config.pad_id if isinstance(self.text, TextTransformer) else PAD)
+        return labels_of(self.text.rows(texts))
 
     def contest_of(self, pairs: Pairs, labels: Tensor, *, gather: Gather = Gathered) -> Contest:
         """The loss of encoded pairs, against those of all processes by `gather`; the inner layers' is added to it."""
@@ -279,11 +278,8 @@ def given_texts(texts: Texts | None, raw_texts: list[str] | None) -> Texts:
     return given
 
 
-def labels_of(texts: Texts, pad_id: int = PAD) -> Tensor:
-    """Int64 [batch], the same for the same text on whatever process, however it is padded, with PAD or `pad_id`."""
-    rows: Sequence[Any] = texts.tolist() if isinstance(texts, Tensor) else texts
-    if isinstance(texts, Tensor):
-        rows = [[number for number in row if number not in (PAD, pad_id)] for row in rows]
+def labels_of(rows: Sequence[str] | Sequence[list[int]]) -> Tensor:
+    """Int64 [batch], the same for the same text or the same ids on whatever process."""
     digests = [hashlib.blake2b(str(row).encode(), digest_size=8).digest() for row in rows]
     return torch.tensor([int.from_bytes(digest, "little") >> 1 for digest in digests])
 

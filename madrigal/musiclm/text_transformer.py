@@ -80,7 +80,15 @@ class TextTransformer(Encoder):
             if wrong.numel():
                 raise UserError(f"{int(wrong[0])} is no id of this text transformer, which has {self.num_tokens}.")
             return given.masked_fill(~real, 0).to(device), real.to(device)
-        rows = [torch.tensor(self.tokenizer.encode(text)[:most], dtype=torch.long) for text in texts]
+        rows = [torch.tensor(row, dtype=torch.long) for row in self.rows(texts)]
         padded = pad_sequence(rows, batch_first=True).to(device)
         lengths = torch.tensor([len(row) for row in rows], device=device)
         return padded, mask_from_lengths(lengths, padded.shape[1])
+
+    def rows(self, texts: Texts) -> list[list[int]]:
+        """The ids that are read of each text, without padding."""
+        most = self.config.max_seq_len
+        if isinstance(texts, Tensor):
+            padding = (PAD, self.config.pad_id)
+            return [[number for number in row if number not in padding] for row in texts[:, :most].tolist()]
+        return [self.tokenizer.encode(text)[:most] for text in texts]

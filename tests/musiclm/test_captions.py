@@ -73,6 +73,16 @@ def test_equal_ids_are_equal_captions_however_they_are_padded() -> None:
     assert float(mulan().contest(waves, ids[:2]).loss.detach()) == 0.0
 
 
+def test_captions_that_differ_where_nobody_reads_are_equal() -> None:
+    model = mulan(text={"max_seq_len": 6}).eval()
+    texts = ["slow piano", "slow pipes", "fast piano"]
+    latents, labels = model.get_text_latents(texts), model.labels(texts).tolist()
+    assert torch.equal(latents[0], latents[1])
+    assert labels[0] == labels[1] != labels[2]
+    ids = torch.tensor([list(text.encode()) for text in texts])
+    assert model.labels(ids).tolist() == labels
+
+
 @pytest.mark.parametrize("labels", [list(range(30)), [n % 7 for n in range(30)], [0] * 30, [0] * 25 + [1] * 5, [0, 1]])
 def test_recall_by_chance_knows_equal_captions_as_the_judge_does(labels: list[int]) -> None:
     rights = [labels.count(label) for label in labels]
