@@ -9,7 +9,9 @@ import torch
 from commanding import Command
 from safetensors.torch import load_file
 
+from madrigal.errors import UserError
 from madrigal.musiclm.mulan import load_mulan
+from madrigal.musiclm.music import MusicLM
 
 TEXT = ("--text", "a low hum", "--seconds", "0.4")
 
@@ -121,3 +123,15 @@ def test_where_nothing_can_be_written_nothing_is_drawn(madrigal: Command, music_
 def test_an_ending_in_capitals_is_a_file_too(madrigal: Command, music_run: Path, tmp_path: Path) -> None:
     madrigal.done("generate", music_run, *TEXT, "-o", tmp_path / "song.WAV")
     assert soundfile.info(tmp_path / "song.WAV").frames == 20 * 320
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "1e300"])
+def test_a_length_is_a_number_within_a_day(madrigal: Command, music_run: Path, tmp_path: Path, seconds: str) -> None:
+    words = ("--text", "a hum", "--seconds", seconds, "-o", tmp_path / "out.wav")
+    assert "'--seconds': Input should" in madrigal.refused("generate", music_run, *words)
+
+
+def test_a_length_from_python_is_finite(music: MusicLM) -> None:
+    for seconds in (float("nan"), float("inf")):
+        with pytest.raises(UserError, match="give a finite number"):
+            music("a hum", seconds=seconds)

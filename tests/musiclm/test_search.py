@@ -187,6 +187,8 @@ def test_the_command_refuses(exported: Path, music: Path, capsys: pytest.Capture
     assert "Say what to look for" in search.refused(music, "--run", exported)
     assert "no folder" in search.refused(tmp_path / "none", "piano", "--run", exported)
     assert "no file" in search.refused(music, "--like", tmp_path / "none.wav", "--run", exported)
+    for seconds in ("nan", "inf", "1e300"):
+        assert "'--seconds': Input should" in search.refused(music, "piano", "--run", exported, "--seconds", seconds)
     (tmp_path / "empty").mkdir()
     assert "holds no audio" in search.refused(tmp_path / "empty", "piano", "--run", exported)
     with pytest.raises(UserError, match="There is no model"):
