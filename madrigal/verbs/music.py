@@ -88,6 +88,9 @@ def _files(out: Path, n: int, *, overwrite: bool) -> list[Path]:
 
 def _wave(model: "MusicLM", path: Path) -> "Tensor":
     """A file as a wave [samples] at the music's rate."""
-    from madrigal.data.audio import read
+    from madrigal.data.audio import DecodeError, read
 
-    return read(path, sample_rate=model.sample_rate, channels=1)[0]
+    wave = read(path, sample_rate=model.sample_rate, channels=1)[0]
+    if not wave.numel():
+        raise DecodeError.of(path, "it has no samples")
+    return wave
