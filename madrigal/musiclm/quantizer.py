@@ -140,6 +140,12 @@ class MuLaNEmbedQuantizer(AudioConditionerBase, Pretrained):
         table: Tensor = self.tables[self._known(namespace)](ids)
         return table
 
+    def train(self, mode: bool = True) -> Self:
+        """Its MuLaN stays as it is: nobody trains it here, and with dropout a sound would have codes by chance."""
+        super().train(mode)
+        self.mulan.eval()
+        return self
+
     def set_default_namespace(self, namespace: str) -> None:
         """Whose table is meant where a call does not say it."""
         self._namespace = self._known(namespace)
