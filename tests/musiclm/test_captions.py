@@ -127,3 +127,14 @@ def test_no_texts_at_all_are_told() -> None:
 def test_a_bare_text_is_one_text() -> None:
     model = mulan().eval()
     assert torch.equal(model.get_text_latents("slow"), model.get_text_latents(["slow"]))
+
+
+def test_pairs_of_one_s_own_are_checked(tmp_path: Path) -> None:
+    """A mean over a batch with one such wave would be no number, and with it all that is learned."""
+    data: list[Any] = pairs(16, seconds=0.25)
+    data[3] = (torch.full((1000,), float("nan")), data[3][1])
+    with pytest.raises(UserError, match="item 3 of MuLaN's dataset has samples that are not finite"):
+        trainer(tmp_path / "nan", data=data, batch_size=16, valid_frac=0.0).train_step()
+    for length in (0, -5):
+        with pytest.raises(UserError, match=f"data_max_length is {length}"):
+            trainer(tmp_path / "cut", data=pairs(16), data_max_length=length)
