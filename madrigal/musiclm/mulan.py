@@ -6,7 +6,7 @@ contest             both -> the loss, and what it would be by chance
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
@@ -65,6 +65,18 @@ class MuLaNConfig(BaseModel):
         return self
 
 
+def without_effect(given: Mapping[str, Any]) -> str:
+    """Why one of the options that somebody has given would do nothing; "" where all act.
+
+    A config cannot tell: one that was saved has all options, the defaults among them.
+    """
+    if given.get("hierarchical_contrastive_loss_layers") is not None and not given.get("hierarchical_contrastive_loss"):
+        return "hierarchical_contrastive_loss_layers needs hierarchical_contrastive_loss=true"
+    if given.get("sigmoid_contrastive_loss") and given.get("decoupled_contrastive_learning"):
+        return "decoupled_contrastive_learning is of the softmax, and sigmoid_contrastive_loss has none; leave one out"
+    return ""
+
+
 class Pairs(NamedTuple):
     """Both sides of a batch: latents [batch, dim_latent] of unit length, pooled layers [layers, batch, width]."""
 
@@ -84,11 +96,17 @@ class MuLaN(nn.Module, Pretrained):
         self,
         audio_transformer: AudioSpectrogramTransformer,
         text_transformer: TextTransformer | SentenceEncoder,
+        *,
+        config: MuLaNConfig | None = None,
         **options: Any,
     ) -> None:
         super().__init__()
         sides = {"audio": audio_transformer.config, "text": text_transformer.config}
-        config = self.config = build_config(MuLaNConfig, {**options, **sides}, "MuLaN")
+        if config is None:
+            if idle := without_effect(options):
+                raise UserError(f"MuLaN's options cannot be used: {idle}.")
+            config = build_config(MuLaNConfig, {**options, **sides}, "MuLaN")
+        config = self.config = config.model_copy(update=sides)
         self.audio, self.text = audio_transformer, text_transformer
         self.dim_latent = config.dim_latent
         self.audio_to_latents = nn.Linear(self.audio.dim, config.dim_latent)
@@ -117,8 +135,7 @@ class MuLaN(nn.Module, Pretrained):
     def of(cls, config: MuLaNConfig) -> Self:
         """Built from its options alone."""
         text = SentenceEncoder(config.text) if isinstance(config.text, SentenceConfig) else TextTransformer(config.text)
-        own = {name: getattr(config, name) for name in MuLaNConfig.model_fields if name not in ("audio", "text")}
-        return cls(AudioSpectrogramTransformer(config.audio), text, **own)
+        return cls(AudioSpectrogramTransformer(config.audio), text, config=config)
 
     @classmethod
     def _rebuild(cls, config: BaseModel, **options: Any) -> Self:
