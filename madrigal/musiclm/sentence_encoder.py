@@ -1,5 +1,6 @@
 """A sentence encoder that others have trained (MiniLM, T5, …), as the text side of MuLaN, frozen or tuned."""
 
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -36,6 +37,9 @@ class SentenceEncoder(nn.Module):
 
     def __init__(self, config: SentenceConfig) -> None:
         super().__init__()
+        if Path(config.name).is_dir():
+            # A model that is saved is loaded from other working directories, too.
+            config = config.model_copy(update={"name": str(Path(config.name).absolute())})
         self.config = config
         self._folder = foreign_folder(config.name, WANTED)
         said = foreign_config(self._folder) or {}

@@ -111,3 +111,11 @@ def test_captions_that_differ_where_nobody_reads_are_equal(tmp_path: Path) -> No
     latents, labels = model.get_text_latents(texts), model.labels(texts).tolist()
     assert torch.equal(latents[0], latents[1])
     assert labels[0] == labels[1] != labels[2]
+
+
+def test_a_folder_is_found_from_other_working_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(t5(tmp_path / "here/t5").parent)
+    model = with_encoder("t5")
+    model.save_pretrained(tmp_path / "mulan")
+    monkeypatch.chdir(tmp_path)
+    assert load_mulan("mulan").fingerprint() == model.fingerprint()
