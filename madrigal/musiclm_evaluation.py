@@ -21,6 +21,7 @@ from madrigal.judge.curves import curves_of_parts
 from madrigal.judge.music import CEILING, GENERATED, RECORDING, Clip, MusicReport, derangement, evaluate_music
 from madrigal.judge.music_judges import MEASURES, Known
 from madrigal.judge.music_page import write_music
+from madrigal.musiclm.captions import captions_of
 from madrigal.musiclm.loading import load_musiclm
 from madrigal.musiclm.music import MusicLM
 
@@ -45,7 +46,7 @@ def clips_of(
     progress: Progress | None = None,
 ) -> list[Clip]:
     """Each caption as music of its recording's length, the recording through the codec, and itself."""
-    texts = [entry.text or "" for entry in entries]
+    texts = [captions_of(entry)[0] for entry in entries]
     latents = model.mulan_embed_quantizer.mulan.get_text_latents(texts).detach()
     wrong = derangement(len(entries), seed)
     made: list[Clip] = []
@@ -146,9 +147,9 @@ def evaluate_musiclm(
     model = load_musiclm(run, device=device)
     folder = out or run / "evaluation"
     manifest = manifest_of(data, folder / "data", anew=True)
-    entries = [entry for entry in manifest if entry.text and "instrument" in attributes_of(entry)][:limit]
+    entries = [entry for entry in manifest if captions_of(entry) and "instrument" in attributes_of(entry)][:limit]
     if len(entries) < 2:
-        raise UserError(f"{data} has fewer than two recordings with a text and an instrument in its manifest.")
+        raise UserError(f"{data} has fewer than two recordings with a caption and an instrument in its manifest.")
     files = [manifest.resolve(entry) for entry in entries]
     heard, left_out = known_recordings(source, folder / "data" / "known", model.sample_rate, without=files)
     clips = clips_of(model, manifest, entries, samples=samples, sampling=sampling, seed=seed, progress=progress)

@@ -14,13 +14,15 @@ class AudioConditionerBase(nn.Module):
 
     It keeps embeddings of its own for each `namespace` (semantic, coarse, fine), and gives [batch, items, cond_dim] for
     waves [batch, samples], for texts, or for codes of what it heard [batch, items], where it has such codes. Any object
-    that is called like this will do. One that says its `target_sample_hz` is given waves at that rate.
+    that is called like this will do. One that says its `target_sample_hz` is given waves at that rate, and one that
+    takes `lengths` [batch] is told what of each wave is no padding.
     """
 
     def forward(
         self,
         *,
         wavs: Tensor | None = None,
+        lengths: Tensor | None = None,
         texts: list[str] | None = None,
         ids: Tensor | None = None,
         namespace: str | None = None,

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterator, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,8 @@ class AudioLM(nn.Module):
         rate = self.acoustic.semantic_rate
         is_timed = seconds is not None and not self.semantic_transformer.config.unique_consecutive
         if seconds is not None:
+            if not isfinite(seconds):
+                raise UserError(f"seconds is {seconds}; give a finite number, or none for as long as the stages say.")
             # Tokens without repeats last at least as long as others: more than these cannot be needed.
             timed = max(1, round(seconds * rate))
             max_length = timed if is_timed else min(timed, max_length)

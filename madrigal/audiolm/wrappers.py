@@ -1,5 +1,6 @@
 """A stage together with what makes its tokens: losses of a batch, and generation from waves, ids or nothing."""
 
+import inspect
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
@@ -16,7 +17,7 @@ from madrigal.audiolm.packing import Stream
 from madrigal.audiolm.semantic import SemanticTransformer, semantic_stream
 from madrigal.audiolm.stage import StageTransformer
 from madrigal.audiolm.tokens import Batch, acoustic_of, batch_of, semantic_of
-from madrigal.data.audio import resample
+from madrigal.data.audio import resample, resampled_length
 from madrigal.data.tokens import PAD
 from madrigal.engine.evaluating import eval_mode
 from madrigal.engine.randomness import seeds_of
@@ -94,7 +95,7 @@ class StageWrapper(Generic[AnyStage]):
         if embeds is None and self.audio_conditioner is not None and "condition_ids" in batch:
             embeds, mask = self._joint(ids=batch["condition_ids"])
         elif embeds is None and self.audio_conditioner is not None and "audio" in batch:
-            embeds, mask = self._joint(wavs=self._heard_by_conditioner(batch["audio"][:, 0]))
+            embeds, mask = self._joint(**self._heard_by_conditioner(batch))
         if embeds is None and text is None:
             raise UserError(
                 f"The {self.namespace} stage is conditioned, and the batches hold neither text nor text_embeds: "
@@ -117,14 +118,22 @@ class StageWrapper(Generic[AnyStage]):
             (text_embeds, text_mask), text = self._joint(texts=text), None
         return self.transformer.context(text=text, text_embeds=text_embeds, text_mask=text_mask)
 
-    def _heard_by_conditioner(self, waves: Tensor) -> Tensor:
-        """Waves [batch, samples], which a batch has at the rate of the tokenizer or the codec, at the conditioner's."""
+    def _heard_by_conditioner(self, batch: Batch) -> dict[str, Tensor]:
+        """Waves [batch, samples], which a batch has at the rate of the tokenizer or the codec, at the conditioner's.
+
+        Beside them what of each is no padding, if the conditioner asks for it.
+        """
         tool = self.wav2vec if self.wav2vec is not None else self.codec
-        here, wanted = (
-            getattr(tool, "target_sample_hz", None),
-            getattr(self.audio_conditioner, "target_sample_hz", None),
-        )
-        return waves if here is None or wanted is None else resample(waves, here, wanted)
+        here: int | None = getattr(tool, "target_sample_hz", None)
+        wanted: int | None = getattr(self.audio_conditioner, "target_sample_hz", None)
+        waves, lengths = batch["audio"][:, 0], batch.get("lengths")
+        if here is not None and wanted is not None and here != wanted:
+            waves = resample(waves, here, wanted)
+            if lengths is not None:
+                lengths = lengths.new_tensor([resampled_length(length, here, wanted) for length in lengths.tolist()])
+        if lengths is None or not _takes_lengths(self.audio_conditioner):
+            return {"wavs": waves}
+        return {"wavs": waves, "lengths": lengths}
 
     def _joint(self, **heard_or_read: Any) -> Context:
         embeds = self.audio_conditioner(**heard_or_read, namespace=self.namespace)
@@ -269,6 +278,13 @@ class FineTransformerWrapper(StageWrapper[FineTransformer]):
         return self.decode(
             [coarse, prompt], coarse.lengths, sampling=sampling, seeds=seed, context=context, may_end=False
         )
+
+
+def _takes_lengths(conditioner: Any) -> bool:
+    """Whether a conditioner asks what is no padding: somebody's own may know of waves alone."""
+    called = getattr(conditioner, "forward", conditioner)
+    words = inspect.signature(called).parameters.values()
+    return any(word.name == "lengths" or word.kind is word.VAR_KEYWORD for word in words)
 
 
 def no_codes(rows: int, quantizers: int) -> Stream:

@@ -71,16 +71,20 @@ class FileDataset(Dataset[dict[str, Any]]):
         if str(path) in self.failed:
             return
         self.failed[str(path)] = reason
-        if self.rejected_path is None:
-            return
-        record = {"path": str(path), "reason": reason}
-        try:
-            self.rejected_path.parent.mkdir(parents=True, exist_ok=True)
-            with self.rejected_path.open("a+", encoding="utf-8") as file:
-                file.seek(0)
-                # Another worker or an earlier run may have met the file already.
-                if json.dumps(str(path)) not in file.read():
-                    file.write(json.dumps(record) + "\n")
-        except OSError:
-            # A full or read-only disk must not end a training run that can do without this note.
-            return
+        if self.rejected_path is not None:
+            note_rejected(self.rejected_path, path, reason)
+
+
+def note_rejected(list_of_them: Path, path: Path, reason: str) -> None:
+    """Add a damaged file to a list of such files, once."""
+    record = {"path": str(path), "reason": reason}
+    try:
+        list_of_them.parent.mkdir(parents=True, exist_ok=True)
+        with list_of_them.open("a+", encoding="utf-8") as file:
+            file.seek(0)
+            # Another worker or an earlier run may have met the file already.
+            if json.dumps(str(path)) not in file.read():
+                file.write(json.dumps(record) + "\n")
+    except OSError:
+        # A full or read-only disk must not end a training run that can do without this note.
+        return

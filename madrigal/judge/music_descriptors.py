@@ -55,11 +55,11 @@ def describe(wave: Any, rate: int) -> Described:
 def beats_per_minute(samples: npt.NDArray[Any], rate: int = RATE) -> float:
     """The first strong peak of the autocorrelation of the onsets; a beat's multiples are as strong as the beat."""
     rises = np.maximum(np.diff(log_mels(samples, rate), axis=0), 0.0).mean(1)
-    rises = np.convolve(rises, np.hanning(5) / np.hanning(5).sum(), mode="same")
-    rises -= rises.mean()
     first, last = round(SHORTEST * RATE / HOP), min(round(LONGEST * RATE / HOP), len(rises) - 2)
     if last <= first + 2:
         return float("nan")
+    rises = np.convolve(rises, np.hanning(5) / np.hanning(5).sum(), mode="same")
+    rises -= rises.mean()
     lags = np.arange(first, last + 1)
     alike = np.array([(rises[lag:] * rises[:-lag]).mean() for lag in lags])
     peaks = [i for i in range(1, len(alike) - 1) if alike[i] >= alike[i - 1] and alike[i] > alike[i + 1]]

@@ -102,6 +102,8 @@ class PairedDataset(Dataset[dict[str, Any]]):
     """
 
     def __init__(self, dataset: Any, data_max_length: int | None = None) -> None:
+        if data_max_length is not None and data_max_length < 1:
+            raise UserError(f"data_max_length is {data_max_length}; give 1 sample or more, or leave it out.")
         self.dataset, self.data_max_length = dataset, data_max_length
 
     def __len__(self) -> int:
@@ -111,6 +113,10 @@ class PairedDataset(Dataset[dict[str, Any]]):
         item = named(self.dataset[index])
         if self.data_max_length is not None:
             item["audio"] = item["audio"][..., : self.data_max_length]
+        if "audio" in item and not bool(torch.isfinite(torch.as_tensor(item["audio"])).all()):
+            raise UserError(
+                f"The wave of item {index} of MuLaN's dataset has samples that are not finite numbers; leave it out."
+            )
         # The loader has seeded torch for this draw of the item.
         return {**item, "draw": int(torch.randint(DRAWS, ()))}
 

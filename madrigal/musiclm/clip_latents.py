@@ -10,9 +10,11 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from madrigal.data.audio import read
-from madrigal.data.manifest import Entry, Manifest
+from madrigal.data.failures import DecodeError, note_rejected
+from madrigal.data.manifest import REJECTED, Entry, Manifest
 from madrigal.data.source import Say, Source, manifest_of
 from madrigal.data.tokens import digest
+from madrigal.errors import UserError
 from madrigal.musiclm.captions import captions_of
 from madrigal.musiclm.windows import window_starts
 from madrigal.tokenizers.fingerprint import fingerprint_of
@@ -53,7 +55,10 @@ class LatentDataset(Dataset[dict[str, Tensor]]):
 def latents_of(
     mulan: Any, manifest: Manifest, window_seconds: float, folder: Path, *, say: Say | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Embeddings [windows, dim] of all windows of all recordings, and [texts, dim] of all captions."""
+    """Embeddings [windows, dim] of all windows of all recordings, and [texts, dim] of all captions.
+
+    A recording that cannot be read is left out, and noted in `folder`.
+    """
     asked = {"mulan": mulan.fingerprint(), "window_seconds": window_seconds, "texts": _texts(manifest)}
     made_by = fingerprint_of(asked, {})
     file = folder / f"latents-{made_by}-{digest(manifest.entries)}.safetensors"
@@ -61,7 +66,7 @@ def latents_of(
         if say is not None:
             say(f"{len(manifest)} recordings are put into the joint space")
         with torch.no_grad(), one_thread():
-            sounds = [_windows(mulan, manifest, entry, window_seconds) for entry in manifest]
+            sounds = _sounds(mulan, manifest, window_seconds, folder / REJECTED, say)
             texts = [mulan.get_text_latents(part).cpu() for part in _batches(_texts(manifest))]
         made = {"sounds": torch.cat(sounds), "texts": torch.cat(texts) if texts else torch.zeros(0, mulan.dim_latent)}
         folder.mkdir(parents=True, exist_ok=True)
@@ -72,8 +77,27 @@ def latents_of(
     return found["sounds"], found["texts"]
 
 
+def _sounds(mulan: Any, manifest: Manifest, seconds: float, rejected: Path, say: Say | None) -> list[Tensor]:
+    """The windows of every recording; what cannot be read must not cost the work on all others."""
+    found, last = [], ""
+    for entry in manifest:
+        try:
+            found.append(_windows(mulan, manifest, entry, seconds))
+        except DecodeError as error:
+            last = str(error)
+            note_rejected(rejected, manifest.resolve(entry), error.reason)
+    if not found:
+        raise UserError(f"None of the {len(manifest)} recordings can be read; the last: {last}")
+    if last and say is not None:
+        bad = len(manifest) - len(found)
+        say(f"{bad} of {len(manifest)} recordings cannot be read, and are left out: see {rejected}")
+    return found
+
+
 def _windows(mulan: Any, manifest: Manifest, entry: Entry, seconds: float) -> Tensor:
     wave = read(manifest.resolve(entry), sample_rate=mulan.sample_rate, channels=1)
+    if not wave.numel():
+        raise DecodeError.of(manifest.resolve(entry), "it has no samples")
     starts, size = window_starts(wave.shape[-1], mulan.sample_rate, seconds)
     device = next(mulan.parameters()).device
     # One at a time: what an embedding is must not hang on its neighbours.

@@ -52,11 +52,14 @@ def is_musiclm(name: str | Path) -> bool:
 
 
 def load_musiclm(run: str | Path, *, averaged: bool = True, device: str | torch.device = "cpu") -> MusicLM:
-    """The parts of a run or of an exported folder, ready to make music. It goes to no network."""
+    """The parts of a run or of an exported folder, ready to make music. It goes to no network.
+
+    `averaged` is of the stages alone: these have learned with the averaged MuLaN and quantizer.
+    """
     path = Path(run)
     if not is_musiclm(path):
         raise UserError(f"{run} is neither a run of musiclm nor an exported one.")
-    quantizer = load_embed_quantizer(path, averaged=averaged)
+    quantizer = load_embed_quantizer(path)
     if (path / CONFIG).is_file():
         audio_lm = _exported_audiolm(path, quantizer)
     else:

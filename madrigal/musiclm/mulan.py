@@ -6,7 +6,7 @@ contest             both -> the loss, and what it would be by chance
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
@@ -16,7 +16,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from madrigal.data.tokens import PAD
 from madrigal.engine.learned import recipe_of
 from madrigal.engine.pretrained import Pretrained, moved
 from madrigal.engine.recipe import build_config
@@ -66,6 +65,18 @@ class MuLaNConfig(BaseModel):
         return self
 
 
+def without_effect(given: Mapping[str, Any]) -> str:
+    """Why one of the options that somebody has given would do nothing; "" where all act.
+
+    A config cannot tell: one that was saved has all options, the defaults among them.
+    """
+    if given.get("hierarchical_contrastive_loss_layers") is not None and not given.get("hierarchical_contrastive_loss"):
+        return "hierarchical_contrastive_loss_layers needs hierarchical_contrastive_loss=true"
+    if given.get("sigmoid_contrastive_loss") and given.get("decoupled_contrastive_learning"):
+        return "decoupled_contrastive_learning is of the softmax, and sigmoid_contrastive_loss has none; leave one out"
+    return ""
+
+
 class Pairs(NamedTuple):
     """Both sides of a batch: latents [batch, dim_latent] of unit length, pooled layers [layers, batch, width]."""
 
@@ -85,11 +96,17 @@ class MuLaN(nn.Module, Pretrained):
         self,
         audio_transformer: AudioSpectrogramTransformer,
         text_transformer: TextTransformer | SentenceEncoder,
+        *,
+        config: MuLaNConfig | None = None,
         **options: Any,
     ) -> None:
         super().__init__()
         sides = {"audio": audio_transformer.config, "text": text_transformer.config}
-        config = self.config = build_config(MuLaNConfig, {**options, **sides}, "MuLaN")
+        if config is None:
+            if idle := without_effect(options):
+                raise UserError(f"MuLaN's options cannot be used: {idle}.")
+            config = build_config(MuLaNConfig, {**options, **sides}, "MuLaN")
+        config = self.config = config.model_copy(update=sides)
         self.audio, self.text = audio_transformer, text_transformer
         self.dim_latent = config.dim_latent
         self.audio_to_latents = nn.Linear(self.audio.dim, config.dim_latent)
@@ -118,8 +135,7 @@ class MuLaN(nn.Module, Pretrained):
     def of(cls, config: MuLaNConfig) -> Self:
         """Built from its options alone."""
         text = SentenceEncoder(config.text) if isinstance(config.text, SentenceConfig) else TextTransformer(config.text)
-        own = {name: getattr(config, name) for name in MuLaNConfig.model_fields if name not in ("audio", "text")}
-        return cls(AudioSpectrogramTransformer(config.audio), text, **own)
+        return cls(AudioSpectrogramTransformer(config.audio), text, config=config)
 
     @classmethod
     def _rebuild(cls, config: BaseModel, **options: Any) -> Self:
@@ -220,7 +236,7 @@ class MuLaN(nn.Module, Pretrained):
 
     def labels(self, texts: Texts) -> Tensor:
         """Int64 [batch], the same for what the text side reads as the same."""
-        return labels_of(texts, self.text.config.pad_id if isinstance(self.text, TextTransformer) else PAD)
+        return labels_of(self.text.rows(texts))
 
     def contest_of(self, pairs: Pairs, labels: Tensor, *, gather: Gather = Gathered) -> Contest:
         """The loss of encoded pairs, against those of all processes by `gather`; the inner layers' is added to it."""
@@ -279,11 +295,8 @@ def given_texts(texts: Texts | None, raw_texts: list[str] | None) -> Texts:
     return given
 
 
-def labels_of(texts: Texts, pad_id: int = PAD) -> Tensor:
-    """Int64 [batch], the same for the same text on whatever process, however it is padded, with PAD or `pad_id`."""
-    rows: Sequence[Any] = texts.tolist() if isinstance(texts, Tensor) else texts
-    if isinstance(texts, Tensor):
-        rows = [[number for number in row if number not in (PAD, pad_id)] for row in rows]
+def labels_of(rows: Sequence[str] | Sequence[list[int]]) -> Tensor:
+    """Int64 [batch], the same for the same text or the same ids on whatever process."""
     digests = [hashlib.blake2b(str(row).encode(), digest_size=8).digest() for row in rows]
     return torch.tensor([int.from_bytes(digest, "little") >> 1 for digest in digests])
 

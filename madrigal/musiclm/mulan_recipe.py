@@ -2,15 +2,15 @@
 
 import tempfile
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from madrigal.engine.checkpoint import newest_whole
 from madrigal.engine.learned import LearnedRecipe
 from madrigal.engine.randomness import seed_everything
 from madrigal.musiclm.captions import CaptionedSource, captions_of
-from madrigal.musiclm.mulan import MuLaN, MuLaNConfig
+from madrigal.musiclm.mulan import MuLaN, MuLaNConfig, without_effect
 from madrigal.musiclm.mulan_trainer import MuLaNPlan, MuLaNTrainer
 from madrigal.musiclm.text_transformer import TextConfig
 from madrigal.tokenizers.text import fit_text, has_to_learn
@@ -23,6 +23,13 @@ class MuLaNRecipe(LearnedRecipe):
     model: MuLaNConfig = Field(default_factory=MuLaNConfig)
     data: CaptionedSource
     plan: MuLaNPlan
+
+    @model_validator(mode="after")
+    def _options_act(self) -> Self:
+        """Before anything is loaded."""
+        if idle := without_effect({name: getattr(self.model, name) for name in self.model.model_fields_set}):
+            raise ValueError(f"the model's {idle}")
+        return self
 
     def trainer(self, run: Path, *, resume: bool = False, overwrite: bool = False) -> MuLaNTrainer:
         """Build the model from the plan's seed, and its trainer in the folder `run`."""

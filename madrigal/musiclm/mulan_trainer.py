@@ -74,7 +74,7 @@ class MuLaNTrainer(RecordingsTrainer):
                 "MuLaN is trained on waves: train it with accept_spec=False, and give its weights to one that takes "
                 "log-mels."
             )
-        self._shares: deque[Tensor] = deque(maxlen=20)
+        self._recent: deque[Tensor] = deque(maxlen=20)
         self._heard: list[tuple[Tensor, ...]] = []
         if folder is not None:
             seconds = None if data_max_length is None else data_max_length / mulan.sample_rate
@@ -104,10 +104,10 @@ class MuLaNTrainer(RecordingsTrainer):
             gather=lambda rows: Gathered(*self.ranks.gather_rows(rows)),
             chunk_size=self.plan.chunk_size,
         )
-        share = (contest.loss / contest.chance.clamp(min=1e-6)).detach()
         labels = self.model.labels(texts)
         different = (labels[:, None] != labels).float().mean()
-        self._shares.append(torch.stack((share, different.to(share.device))))
+        now = contest.loss.detach(), contest.chance.detach()
+        self._recent.append(torch.stack((*now, different.to(now[0].device))))
         return {"contrastive": contest.loss, "chance": contest.chance}
 
     def weight(self, turn: str, term: str) -> float:
@@ -115,16 +115,18 @@ class MuLaNTrainer(RecordingsTrainer):
 
     def after_turn(self, turn: str, applied: bool) -> Figures:
         if (self.step + 1) % self.plan.chance_alarm_every == 0:
-            share, different = torch.stack(list(self._shares)).mean(0).tolist()
+            loss, chance, different = torch.stack(list(self._recent)).mean(0).tolist()
             if different < ALIKE:
                 self.print(
                     f"Only {different:.1%} of all two captions of a batch differ after {self.step + 1} steps: where "
                     "captions are the same or empty there is nothing to learn; give recordings captions of their own."
                 )
-            elif share > AT_CHANCE:
+            # Of two pairs, decoupled, each has one competitor: chance is 0, and no loss is a share of it.
+            elif chance > 0 and loss > AT_CHANCE * chance:
                 self.print(
-                    f"The loss is still {share:.0%} of what it is by chance (ln of the batch) after {self.step + 1} "
-                    "steps: look whether captions differ and fit their recordings, raise batch_size, or change lr."
+                    f"The loss is still {loss / chance:.0%} of what it is by chance (ln of the batch) after "
+                    f"{self.step + 1} steps: look whether captions differ and fit their recordings, raise "
+                    "batch_size, or change lr."
                 )
         return {"scale": float(self.model.contrast.scale().detach().mean())}
 

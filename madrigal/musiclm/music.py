@@ -1,6 +1,8 @@
 """Music from text: codes of the text condition AudioLM's stages, and of several draws the best is kept."""
 
 from collections.abc import Sequence
+from contextlib import suppress
+from operator import index
 from typing import Any, NamedTuple
 
 import torch
@@ -85,12 +87,17 @@ class MusicLM(nn.Module):
         if num_samples < 1:
             raise UserError(f"num_samples is {num_samples}; give 1 or more.")
         audio, prime_wave = _rows("audio", audio), _rows("prime_wave", prime_wave)
+        _check_rate("audio_sample_hz", audio_sample_hz)
+        _check_rate("prime_wave_input_sample_hz", prime_wave_input_sample_hz)
+        firsts = _seeds(seed)
         with eval_mode(self):
             latents, is_text = self._prompts(
                 text, audio, audio_sample_hz, prime_wave, prime_wave_input_sample_hz or self.sample_rate
             )
             ids = self.mulan_embed_quantizer.codes_of(latents, text=is_text)
-            firsts = [seed] * len(latents) if isinstance(seed, int) else list(seed)
+            firsts = [firsts] * len(latents) if isinstance(firsts, int) else firsts
+            if len(firsts) != len(latents):
+                raise UserError(f"{len(firsts)} seeds are given for {len(latents)} prompts; give one, or one for each.")
             seeds = [first + sample for first in firsts for sample in range(num_samples)]
             if prime_wave is not None:
                 if len(prime_wave) not in (1, len(latents)):
@@ -118,6 +125,8 @@ class MusicLM(nn.Module):
             raise UserError("Both a text and a sound in its place are given (text and like): leave one out.")
         if text is not None:
             texts = [text] if isinstance(text, str) else list(text)
+            if not all(isinstance(one, str) for one in texts):
+                raise UserError("A text is no string; say what the music should be in words.")
             if not texts or not all(one.strip() for one in texts):
                 raise UserError("A text is empty; say what the music should be.")
             return self.mulan_embed_quantizer.mulan.get_text_latents(texts).to(self.audio_lm.device), True
@@ -150,4 +159,23 @@ def _rows(name: str, sound: Tensor | None) -> Tensor | None:
         raise UserError(
             f"{name} has {sound.ndim} dimensions; give [samples], or [prompts, samples] with the mean of the channels."
         )
+    if sound is not None and not sound.numel():
+        raise UserError(f"{name} has no samples; give a sound of some length.")
+    if sound is not None and not bool(torch.isfinite(sound).all()):
+        raise UserError(f"{name} has samples that are not finite numbers; give another sound.")
     return sound if sound is None or sound.ndim == 2 else sound.reshape(1, -1)
+
+
+def _check_rate(name: str, rate: int | None) -> None:
+    if rate is not None and not rate > 0:
+        raise UserError(f"{name} is {rate}; give the sound's samples in a second.")
+
+
+def _seeds(seed: Any) -> int | list[int]:
+    """Whole numbers of any kind, such as numpy's."""
+    with suppress(TypeError):
+        return index(seed)
+    try:
+        return [index(one) for one in seed]
+    except TypeError as error:
+        raise UserError(f"seed is {seed!r}; give a whole number, or one for each prompt.") from error

@@ -5,6 +5,7 @@ a table of its own, its namespace, which is learned with the stage and saved wit
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -15,12 +16,13 @@ from torch import Tensor, nn
 
 from madrigal.audiolm.condition import AudioConditionerBase
 from madrigal.audiolm.loading import place_of
+from madrigal.engine.learned import learned_by
 from madrigal.engine.pretrained import Pretrained
 from madrigal.engine.recipe import build_config
 from madrigal.errors import UserError
 from madrigal.layers.residual_quantizer import Quantized
 from madrigal.layers.residual_vq import ResidualVQ
-from madrigal.musiclm.mulan import MULAN, load_mulan
+from madrigal.musiclm.mulan import MULAN, MuLaN, load_mulan
 from madrigal.musiclm.windows import window_starts
 from madrigal.tokenizers.fingerprint import fingerprint_of
 
@@ -122,17 +124,27 @@ class MuLaNEmbedQuantizer(AudioConditionerBase, Pretrained):
         self,
         *,
         wavs: Tensor | None = None,
+        lengths: Tensor | None = None,
         texts: list[str] | None = None,
         ids: Tensor | None = None,
         namespace: str | None = None,
     ) -> Tensor:
-        """Embeddings [batch, levels, dim] of waves [batch, samples], of texts, or of codes [batch, levels]."""
+        """Embeddings [batch, levels, dim] of waves [batch, samples], of texts, or of codes [batch, levels].
+
+        `lengths` [batch] says what of each wave is no padding.
+        """
         if sum(given is not None for given in (wavs, texts, ids)) != 1:
             raise UserError("Give the quantizer one thing: wavs, texts or ids.")
         if ids is None:
-            ids = self.ids_of(wavs=wavs, texts=texts)
+            ids = self.ids_of(wavs=wavs, lengths=lengths, texts=texts)
         table: Tensor = self.tables[self._known(namespace)](ids)
         return table
+
+    def train(self, mode: bool = True) -> Self:
+        """Its MuLaN stays as it is: nobody trains it here, and with dropout a sound would have codes by chance."""
+        super().train(mode)
+        self.mulan.eval()
+        return self
 
     def set_default_namespace(self, namespace: str) -> None:
         """Whose table is meant where a call does not say it."""
@@ -150,10 +162,12 @@ class MuLaNEmbedQuantizer(AudioConditionerBase, Pretrained):
         return dict(zip(self.config.namespaces, self.config.conditioning_dims, strict=True))[self._known(namespace)]
 
     @torch.no_grad()
-    def ids_of(self, *, wavs: Tensor | None = None, texts: list[str] | None = None) -> Tensor:
-        """Codes [batch, levels] of waves or of texts."""
+    def ids_of(
+        self, *, wavs: Tensor | None = None, lengths: Tensor | None = None, texts: list[str] | None = None
+    ) -> Tensor:
+        """Codes [batch, levels] of waves, of which `lengths` [batch] says what is no padding, or of texts."""
         if wavs is not None:
-            return self.codes_of(self.mulan.get_audio_latents(wavs.to(self.device)))
+            return self.codes_of(self.mulan.get_audio_latents(wavs.to(self.device), lengths))
         return self.codes_of(self.mulan.get_text_latents(texts).to(self.device), text=True)
 
     @torch.no_grad()
@@ -234,8 +248,17 @@ class MuLaNEmbedQuantizer(AudioConditionerBase, Pretrained):
 
     @classmethod
     def from_pretrained(cls, name: str | Path, *, averaged: bool = True, mulan: Any = None, **options: Any) -> Self:
-        """Of a run or an exported folder, with the MuLaN that it names, that lies beside it or that is given."""
-        mulan = load_mulan(_mulan_of(Path(name)), averaged=averaged) if mulan is None else mulan
+        """Of a run or an exported folder, with the MuLaN that it names, that lies beside it or that is given.
+
+        That is the averaged one always, for the codes were learned of it.
+        """
+        made_with = learned_by(Path(name)).get(MULAN)
+        mulan = _mulan_of(Path(name), made_with) if mulan is None else mulan
+        if made_with is not None and mulan.fingerprint() != made_with:
+            raise UserError(
+                f"{name} was trained with another MuLaN ({made_with}, and this one is {mulan.fingerprint()}): give it "
+                "that one back, or train the quantizer anew."
+            )
         return super().from_pretrained(name, averaged=averaged, mulan=mulan, **options)
 
     @classmethod
@@ -252,10 +275,18 @@ _LEARNED_LATER = ("tables.", "rq.usage", "rq.codebooks.mass")
 """What of the state says nothing of a code."""
 
 
-def _mulan_of(path: Path) -> str:
-    """Where the MuLaN of a quantizer is; a folder that was exported has it beside it."""
+def _mulan_of(path: Path, made_with: str | None) -> MuLaN:
+    """The MuLaN of a quantizer; a folder that was exported has it beside it.
+
+    In a copy of a run it is beside it too, should the one that the recipe names have been trained on since.
+    """
     beside = path.parent / MULAN
     said = place_of(path, MULAN)
     if not said and not beside.is_dir():
         raise UserError(f"{path} does not say what its MuLaN is: put it beside it, in {beside}.")
-    return said or str(beside)
+    found = load_mulan(said or beside)
+    if said and made_with is not None and beside.is_dir() and found.fingerprint() != made_with:
+        with suppress(UserError):  # something else of this name
+            other = load_mulan(beside)
+            return other if other.fingerprint() == made_with else found
+    return found

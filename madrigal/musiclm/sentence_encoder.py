@@ -1,5 +1,6 @@
 """A sentence encoder that others have trained (MiniLM, T5, …), as the text side of MuLaN, frozen or tuned."""
 
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -36,6 +37,9 @@ class SentenceEncoder(nn.Module):
 
     def __init__(self, config: SentenceConfig) -> None:
         super().__init__()
+        if Path(config.name).is_dir():
+            # A model that is saved is loaded from other working directories, too.
+            config = config.model_copy(update={"name": str(Path(config.name).absolute())})
         self.config = config
         self._folder = foreign_folder(config.name, WANTED)
         said = foreign_config(self._folder) or {}
@@ -53,17 +57,23 @@ class SentenceEncoder(nn.Module):
 
     def encode(self, texts: Texts) -> Encoded:
         """As `forward`, with the pooled layers beside."""
-        if isinstance(texts, Tensor):
-            raise UserError("A pretrained sentence encoder reads captions, not ids: give it texts.")
         model = self._model()
-        tokens = self._tokenizer_()(
-            texts, return_tensors="pt", padding="longest", truncation=True, max_length=self.config.max_seq_len
-        ).to(self._here.device)
+        tokens = self._tokens(texts, return_tensors="pt", padding="longest").to(self._here.device)
         with torch.set_grad_enabled(self.config.tuned and torch.is_grad_enabled()):
             found = model(**tokens, output_hidden_states=True)
         real = tokens["attention_mask"].bool()
         layers = [mean_over(state, real) for state in found.hidden_states[1:]]
         return Encoded(mean_over(found.last_hidden_state, real), torch.stack(layers))
+
+    def rows(self, texts: Texts) -> list[list[int]]:
+        """The ids that are read of each text, without padding."""
+        found: list[list[int]] = self._tokens(texts)["input_ids"]
+        return found
+
+    def _tokens(self, texts: Texts, **how: Any) -> Any:
+        if isinstance(texts, Tensor):
+            raise UserError("A pretrained sentence encoder reads captions, not ids: give it texts.")
+        return self._tokenizer_()(texts, truncation=True, max_length=self.config.max_seq_len, **how)
 
     def weights(self) -> dict[str, Tensor]:
         """Its weights by their names, frozen or not."""

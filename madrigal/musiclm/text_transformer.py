@@ -26,7 +26,11 @@ class TextConfig(EncoderConfig):
     tokenizer: TextSpec = Field(default_factory=TextSpec, description="how captions become ids")
     num_tokens: Count | None = Field(None, description="ids that there are; none: those of the tokenizer")
     max_seq_len: Count = Field(256, description="what of a caption is longer is not read")
-    pad_id: int = Field(0, description="in rows of ids that are given in place of captions; -1 is padding too")
+    pad_id: int | None = Field(
+        None,
+        description="in rows of ids that are given in place of captions; -1 is padding too; none: 0 with bytes and "
+        "bpe, where no text has it, and -1 alone with other tokenizers",
+    )
     pool: Literal["cls", "mean"] = Field(
         "cls", description="a token of its own stands for the caption, or the mean does"
     )
@@ -49,6 +53,9 @@ class TextTransformer(Encoder):
         self.tokenizer: TextTokenizer = make_text_tokenizer(config.tokenizer)
         if config.num_tokens is None:
             config = config.model_copy(update={"num_tokens": self.tokenizer.size})
+        if config.pad_id is None:
+            # Of bytes and their pairs it is NUL; others have a use for 0: of the characters it is the space.
+            config = config.model_copy(update={"pad_id": 0 if config.tokenizer.kind in ("bytes", "bpe") else PAD})
         self.config, self.num_tokens = config, int(config.num_tokens or 0)
         if self.num_tokens < self.tokenizer.size:
             raise UserError(f"num_tokens={self.num_tokens} is less than the tokenizer's {self.tokenizer.size} ids.")
@@ -80,7 +87,15 @@ class TextTransformer(Encoder):
             if wrong.numel():
                 raise UserError(f"{int(wrong[0])} is no id of this text transformer, which has {self.num_tokens}.")
             return given.masked_fill(~real, 0).to(device), real.to(device)
-        rows = [torch.tensor(self.tokenizer.encode(text)[:most], dtype=torch.long) for text in texts]
+        rows = [torch.tensor(row, dtype=torch.long) for row in self.rows(texts)]
         padded = pad_sequence(rows, batch_first=True).to(device)
         lengths = torch.tensor([len(row) for row in rows], device=device)
         return padded, mask_from_lengths(lengths, padded.shape[1])
+
+    def rows(self, texts: Texts) -> list[list[int]]:
+        """The ids that are read of each text, without padding."""
+        most = self.config.max_seq_len
+        if isinstance(texts, Tensor):
+            padding = (PAD, self.config.pad_id)
+            return [[number for number in row if number not in padding] for row in texts[:, :most].tolist()]
+        return [self.tokenizer.encode(text)[:most] for text in texts]

@@ -9,7 +9,7 @@ from madrigal.errors import UserError
 from madrigal.verbs.picture_making import PICTURES, ClassName, Negative, PictureSize, PictureSteps, makes_pictures
 from madrigal.verbs.picture_making import generate as generate_pictures
 from madrigal.verbs.sampling import Guidance, TopK, TopP, one_scale, samplings
-from madrigal.verbs.terminal import Bar, Device, Json, Overwrite, print_json, refuse
+from madrigal.verbs.terminal import LONGEST, Bar, Device, Json, Overwrite, print_json, refuse
 
 Samples = Annotated[int, typer.Option("--n", min=1, help="How many.")]
 TEMPERATURE = "0.8,0.9,0.8"
@@ -25,7 +25,7 @@ def generate(
     ] = None,
     like: Annotated[Path | None, typer.Option(help="MusicLM: an audio file in the place of a text.")] = None,
     seconds: Annotated[
-        float | None, typer.Option(min=0.1, help="How much to make, after the prompt; default: 5.")
+        float | None, typer.Option(min=0.1, max=LONGEST, help="How much to make, after the prompt; default: 5.")
     ] = None,
     n: Samples = 1,
     seed: Annotated[int, typer.Option(min=0, help="Sample i is drawn with seed + i.")] = 0,

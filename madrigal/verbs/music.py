@@ -1,6 +1,8 @@
 """`generate` with a MusicLM: music from a text or from a sound like it, the best of several draws first."""
 
+import os
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -32,10 +34,7 @@ def make_music(
     """Draw `n`, and write the best to the file `out`, or all of them, the best first, into the folder `out`."""
     if text is None and like is None and prompt is None:
         raise UserError("Say what the music should be with --text, or name a sound that it should be like with --like.")
-    files = [out] if out.suffix == ".wav" else [out / f"{number:03d}.wav" for number in range(n)]
-    taken = next((file for file in files if file.exists()), None)
-    if taken is not None and not overwrite:
-        raise UserError(f"{taken} is there already; name another with -o, or replace it with --overwrite.")
+    files = _files(out, n, overwrite=overwrite)
     if like is not None and not like.is_file():
         raise UserError(f"There is no file {like} that the music should be like; check --like.")
 
@@ -60,8 +59,38 @@ def make_music(
         typer.echo(f"{file}  similarity {score:.3f}")
 
 
+def _files(out: Path, n: int, *, overwrite: bool) -> list[Path]:
+    """What is written, checked before anything is loaded or drawn."""
+    from madrigal.data.layouts import FORMATS, OTHER_FORMATS
+
+    ending = out.suffix.lower()
+    if ending != ".wav" and ending[1:] in (*FORMATS, *OTHER_FORMATS) and not out.is_dir():
+        raise UserError(f"{out} cannot be written, for music is written as .wav; name such a file or a folder with -o.")
+    files = [out] if ending == ".wav" else [out / f"{number:03d}.wav" for number in range(n)]
+    above = next(place for place in files[0].absolute().parents if os.path.lexists(place))
+    if not above.is_dir():
+        raise UserError(f"{files[0]} cannot be written, for {above} is no folder; name another place with -o.")
+    taken = next((file for file in files if file.exists()), None)
+    if taken is not None and taken.is_dir():
+        raise UserError(f"{taken} is a folder; name another file with -o.")
+    if taken is not None and not overwrite:
+        raise UserError(f"{taken} is there already; name another with -o, or replace it with --overwrite.")
+    try:
+        with TemporaryFile(dir=above):
+            pass
+    except OSError as error:
+        raise UserError(
+            f"{files[0]} cannot be written, for nothing can be written in {above} ({error.strerror}); "
+            "name another place with -o."
+        ) from error
+    return files
+
+
 def _wave(model: "MusicLM", path: Path) -> "Tensor":
     """A file as a wave [samples] at the music's rate."""
-    from madrigal.data.audio import read
+    from madrigal.data.audio import DecodeError, read
 
-    return read(path, sample_rate=model.sample_rate, channels=1)[0]
+    wave = read(path, sample_rate=model.sample_rate, channels=1)[0]
+    if not wave.numel():
+        raise DecodeError.of(path, "it has no samples")
+    return wave

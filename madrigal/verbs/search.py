@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from madrigal.errors import UserError
-from madrigal.verbs.terminal import Bar, Json, print_json
+from madrigal.verbs.terminal import LONGEST, Bar, Json, print_json
 
 
 def search(
@@ -16,7 +16,7 @@ def search(
     like: Annotated[Path | None, typer.Option("--like", help="An audio file: what sounds like it.")] = None,
     n: Annotated[int, typer.Option("--n", min=1, help="How many.")] = 10,
     seconds: Annotated[
-        float, typer.Option("--seconds", min=0.1, help="Longer files are heard in pieces of this length.")
+        float, typer.Option("--seconds", min=0.1, max=LONGEST, help="Longer files are heard in pieces of this length.")
     ] = 10.0,
     index: Annotated[
         Path | None, typer.Option("--index", help="Where the index is kept; default: FOLDER/.madrigal.")

@@ -10,6 +10,8 @@ from madrigal.errors import UserError
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
+LONGEST = 86_400
+"""Seconds that can be asked for: a day."""
 Device = Annotated[str, typer.Option(help="Where the stages run, such as cuda or cuda:1.")]
 
 

@@ -75,7 +75,8 @@ def _levelled(audio: np.ndarray, rate: int) -> np.ndarray:
     audio = audio * (LEVEL / max(float(np.sqrt(np.mean(audio**2))), 1e-6))
     audio = audio * min(1.0, 0.95 / max(float(np.abs(audio).max()), 1e-6))
     fade = np.ones(len(audio), dtype=np.float32)
-    fade[-rate // 20 :] = np.linspace(1.0, 0.0, rate // 20)
+    last = min(rate // 20, len(audio))
+    fade[len(audio) - last :] = np.linspace(1.0, 0.0, last)
     return (audio * fade).astype(np.float32)
 
 

@@ -182,6 +182,16 @@ def test_a_clip_does_not_hang_on_the_one_before_it() -> None:
     assert abs(alone[-1]) < 1e-3
 
 
+@pytest.mark.parametrize("rate", [11025, 16000, 22050, 44100])
+@pytest.mark.parametrize("seconds", [0.02, 1.0])
+def test_a_clip_of_any_rate_and_length_fades_out(rate: int, seconds: float) -> None:
+    made = music_renders._levelled(np.ones(int(rate * seconds), dtype=np.float32), rate)
+    assert len(made) == int(rate * seconds)
+    assert made[-1] == 0.0
+    assert (made[: max(0, len(made) - rate // 20)] == made[0]).all()
+    assert (np.diff(made) <= 0).all()
+
+
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(music_renders, "SETS", {"train": 50, "test-combinations": 10})
     words = ["--out", str(tmp_path), "--seconds", "1", "--sample-rate", "8000", "--clips", "20"]

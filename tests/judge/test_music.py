@@ -93,6 +93,15 @@ def test_pitch_brightness_and_mode_are_heard() -> None:
     assert modes == ["major"] * 3 + ["minor"] * 3
 
 
+@pytest.mark.parametrize("samples", [1, 150, 1000, 5000])
+def test_a_clip_of_less_than_two_beats_has_no_tempo(samples: int) -> None:
+    noise = np.random.default_rng(0).standard_normal(samples).astype(np.float32)
+    found = describe(noise, RATE)
+    assert found.sounds
+    assert np.isnan(found.beats)
+    assert NearestCentre([80.0, 160.0], ["slow", "fast"])(float(np.log2(found.beats))) == ""
+
+
 def test_silence_is_described_as_nothing() -> None:
     found = describe(np.zeros(RATE, dtype=np.float32), RATE)
     assert np.isnan([found.beats, found.pitch, found.centroid]).all()

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from small_mulans import PLAIN, audio_side, caption, chord, gradients, mulan, pairs, text_side, trainer
+from small_mulans import PLAIN, SIZE, audio_side, caption, chord, gradients, mulan, pairs, text_side, trainer
 
 import madrigal
-from madrigal import MuLaN, UserError, load_mulan
+from madrigal import MuLaN, TextTransformer, UserError, load_mulan
 from madrigal.musiclm.mulan import spread_layers
+from madrigal.tokenizers.text import TextSpec, fit_text, make_text_tokenizer
+from madrigal.verbs.systems import load_recipe
 
 WAVES = torch.stack([chord(number) for number in range(6)])
 TEXTS = [caption(number) for number in range(6)]
@@ -151,6 +153,49 @@ def test_pad_id_says_what_is_padding() -> None:
     torch.manual_seed(0)
     model = text_side(pad_id=7).eval()
     ids = torch.tensor([[5, 6, 7]])
+    torch.testing.assert_close(model(ids), model(ids[:, :2]))
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"hierarchical_contrastive_loss_layers": 1}, "needs hierarchical_contrastive_loss"),
+        ({"sigmoid_contrastive_loss": True, "decoupled_contrastive_learning": True}, "leave one out"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(options: dict[str, Any], why: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=why):
+        mulan(**options)
+    changes = [f"model.{name}={value}" for name, value in options.items()]
+    with pytest.raises(UserError, match=why):
+        load_recipe("mulan/tiny", [f"data={tmp_path}", *changes])
+
+
+def test_a_default_is_no_option_that_somebody_has_given(tmp_path: Path) -> None:
+    """Decoupled is the default, and a folder has all options."""
+    model = mulan(sigmoid_contrastive_loss=True)
+    assert load_mulan(model.save_pretrained(tmp_path)).config == model.config
+    load_recipe("mulan/tiny", [f"data={tmp_path}", "model.sigmoid_contrastive_loss=true"])
+
+
+@pytest.mark.parametrize("kind", ["bytes", "characters", "bpe"])
+def test_ids_of_a_tokenizer_are_read_as_its_captions_are(kind: str, tmp_path: Path) -> None:
+    """Id 0 among them: of the characters it is the space."""
+    text = "a slow flute"
+    spec = fit_text(TextSpec(kind=kind), [text] * 5)  # type: ignore[arg-type]
+    model = mulan(text={"tokenizer": spec}).eval()
+    ids = make_text_tokenizer(spec).encode(text)
+    assert (0 in ids) == (kind == "characters")
+    wanted = model.get_text_latents([text])
+    torch.testing.assert_close(model.get_text_latents(torch.tensor([[*ids, -1, -1]])), wanted)
+    again = load_mulan(model.save_pretrained(tmp_path))
+    assert again.config == model.config
+    assert again.fingerprint() == model.fingerprint()
+
+
+def test_ids_of_one_s_own_are_padded_with_0_unless_told() -> None:
+    model = TextTransformer(**SIZE, num_tokens=300).eval()
+    ids = torch.tensor([[5, 6, 0]])
     torch.testing.assert_close(model(ids), model(ids[:, :2]))
 
 

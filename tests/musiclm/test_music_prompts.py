@@ -4,7 +4,9 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import soundfile
 import torch
 from commanding import Command
 from small_music import small_mulan, small_quantizer, tones
@@ -174,3 +176,39 @@ def test_somebody_who_waits_sees_that_music_is_made(
     monkeypatch.setattr(music_verb, "Bar", Bar)
     Command(capsys).done("generate", music_run, "--text", "a hum", "--seconds", "0.2", "-o", tmp_path / "out.wav")
     assert told == ["Generating", "drawn", "done"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({"audio": torch.zeros(0)}, "audio has no samples"),
+        ({"audio": torch.full((1600,), float("nan"))}, "audio has samples that are not finite"),
+        ({"text": "a hum", "prime_wave": torch.zeros(0)}, "prime_wave has no samples"),
+        ({"text": "a hum", "prime_wave": torch.full((1600,), float("inf"))}, "prime_wave has samples that are not fin"),
+        ({"audio": torch.zeros(1600), "audio_sample_hz": 0}, "audio_sample_hz is 0"),
+        ({"audio": torch.zeros(1600), "audio_sample_hz": -5}, "audio_sample_hz is -5"),
+        ({"prime_wave": torch.zeros(1600), "prime_wave_input_sample_hz": -5}, "prime_wave_input_sample_hz is -5"),
+        ({"text": [1, 2]}, "A text is no string"),
+        ({"text": "a hum", "seed": 1.5}, "seed is 1.5"),
+        ({"text": ["a hum", "a tone"], "seed": [1]}, "1 seeds are given for 2 prompts"),
+        ({"text": ["a hum", "a tone"], "seed": [1, 2, 3]}, "3 seeds are given for 2 prompts"),
+    ],
+)
+def test_what_is_no_prompt_is_said(music: MusicLM, asked: dict[str, Any], why: str) -> None:
+    with pytest.raises(UserError, match=why):
+        music.draw(**asked, seconds=0.1)
+
+
+def test_a_seed_is_any_whole_number(music: MusicLM) -> None:
+    wanted = music(TEXTS, seconds=0.1, seed=3)
+    assert torch.equal(music(TEXTS, seconds=0.1, seed=np.int64(3)), wanted)  # type: ignore[arg-type]
+    assert torch.equal(music(TEXTS, seconds=0.1, seed=np.full(2, 3)), wanted)
+
+
+@pytest.mark.parametrize("option", ["--like", "--prompt"])
+def test_a_file_without_samples_is_named(
+    music_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    soundfile.write(tmp_path / "empty.wav", np.zeros(0), 16000)
+    words = ("generate", music_run, option, tmp_path / "empty.wav", "--seconds", "0.1", "-o", tmp_path / "out.wav")
+    assert f"{tmp_path / 'empty.wav'} cannot be used: it has no samples" in Command(capsys).refused(*words)

@@ -42,6 +42,30 @@ def test_a_run_is_judged(madrigal: Command, music_run: Path, tmp_path: Path) -> 
     assert "Report: " in madrigal.done(*words, "--seed", "3", "--cond-scale", "2,1,1")
 
 
+def test_captions_are_read_where_there_is_no_text(madrigal: Command, music_run: Path, tmp_path: Path) -> None:
+    known = named(recorded(tmp_path / "known", count=6, seconds=1.5))
+    test = named(recorded(tmp_path / "test", count=3, seconds=0.5))
+    words = (
+        "evaluate",
+        music_run,
+        "--data",
+        test,
+        "--known",
+        known,
+        "--samples",
+        "1",
+        "--json",
+        "-o",
+        tmp_path / "out",
+    )
+    by_text = json.loads(madrigal.done(*words))
+    only = [
+        entry.model_copy(update={"text": None, "captions": [entry.text, "a tune"]}) for entry in Manifest.load(test)
+    ]
+    Manifest(test, only).write(test)
+    assert json.loads(madrigal.done(*words))["ways"] == by_text["ways"]
+
+
 def test_mistakes_are_told(madrigal: Command, music_run: Path, tmp_path: Path) -> None:
     assert "--data FOLDER" in madrigal.refused("evaluate", music_run)
     plain = recorded(tmp_path / "plain", count=3)

@@ -131,3 +131,12 @@ def test_another_mulan_is_refused(tmp_path: Path) -> None:
     wide.dim_latent = 9
     with pytest.raises(UserError, match="width 8"):
         MuLaNEmbedQuantizer.from_pretrained(tmp_path / "quantizer", mulan=wide)
+
+
+def test_codes_are_the_same_while_it_is_trained() -> None:
+    """Dropout in its MuLaN is for the MuLaN's own training."""
+    made = small_quantizer(small_mulan(ff_dropout=0.4, attn_dropout=0.4))
+    codes = made.ids_of(wavs=tones(8))
+    assert made.train().training
+    assert made.tables.training
+    assert torch.equal(made.ids_of(wavs=tones(8)), codes)

@@ -1,9 +1,11 @@
 """The quantizer's trainer: codes that follow the sounds, runs that resume, ranks that agree."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
+import soundfile
 import torch
 from launching import on_two_ranks
 from quantizers_on_ranks import train, trainer
@@ -106,6 +108,22 @@ def test_embeddings_are_computed_once(place: Path, tmp_path: Path, monkeypatch: 
     trainer(place, tmp_path / "run", "plan.num_train_steps=3", resume=True).train()
 
 
+def test_a_broken_recording_is_left_out(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(place, tmp_path / "place")
+    (tmp_path / "place/recordings/5.wav").write_bytes(b"RIFFgarbage")
+    soundfile.write(tmp_path / "place/recordings/6.wav", torch.zeros(0).numpy(), 16000)
+    trainer(tmp_path / "place", tmp_path / "run", "plan.num_train_steps=2").train()
+    (kept,) = (tmp_path / "run/data/train").glob("latents-*.safetensors")
+    assert load_file(kept)["sounds"].shape == (6, 8)
+    assert "2 of 8 recordings cannot be read, and are left out" in capsys.readouterr().err
+    noted = (tmp_path / "run/data/train/rejected.jsonl").read_text().splitlines()
+    assert [Path(json.loads(line)["path"]).name for line in noted] == ["5.wav", "6.wav"]
+    for file in (tmp_path / "place/recordings").glob("*.wav"):
+        file.write_bytes(b"RIFFgarbage")
+    with pytest.raises(UserError, match="None of the 8 recordings can be read"):
+        trainer(tmp_path / "place", tmp_path / "other")
+
+
 def test_sound_in_batches_is_heard_as_it_is_in_a_manifest(place: Path, tmp_path: Path) -> None:
     made = trainer(place, tmp_path / "run")
     item = made.data.feed("all turns").micro_batches(0)[0]
@@ -122,6 +140,25 @@ def test_a_run_goes_on_with_its_own_mulan_only(place: Path, tmp_path: Path) -> N
     small_mulan(7).save_pretrained(tmp_path / "other")
     with pytest.raises(UserError, match="another mulan"):
         trainer(place, tmp_path / "run", f"mulan={tmp_path / 'other'}", resume=True)
+
+
+def test_a_run_is_loaded_with_its_own_mulan_only(place: Path, tmp_path: Path) -> None:
+    shutil.copytree(place, tmp_path / "whole")
+    trainer(tmp_path / "whole", tmp_path / "whole/quantizer", "plan.num_train_steps=2").train()
+    codes = load_embed_quantizer(tmp_path / "whole/quantizer").ids_of(wavs=tones(8))
+    shutil.copytree(tmp_path / "whole", tmp_path / "copy")
+    shutil.copytree(tmp_path / "whole/quantizer", tmp_path / "alone/quantizer")
+    small_mulan(7).save_pretrained(tmp_path / "whole/mulan")  # as if it had been trained on
+    for run in ("whole", "alone"):
+        with pytest.raises(UserError, match="another MuLaN"):
+            load_embed_quantizer(tmp_path / run / "quantizer")
+    with pytest.raises(UserError, match="another MuLaN"):
+        MuLaNEmbedQuantizer.from_pretrained(tmp_path / "copy/quantizer", mulan=small_mulan(7))
+    # A copy of the whole has the one that it was trained with beside it.
+    assert torch.equal(load_embed_quantizer(tmp_path / "copy/quantizer").ids_of(wavs=tones(8)), codes)
+    (tmp_path / "alone/mulan").mkdir()
+    with pytest.raises(UserError, match="another MuLaN"):
+        load_embed_quantizer(tmp_path / "alone/quantizer")
 
 
 def test_every_option_of_the_quantizer_changes_something() -> None:

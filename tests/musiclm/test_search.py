@@ -188,6 +188,8 @@ def test_the_command_refuses(exported: Path, music: Path, capsys: pytest.Capture
     assert "no folder" in search.refused(tmp_path / "none", "piano", "--run", exported)
     assert "name one that holds audio" in search.refused(tmp_path / "none", "piano", "--run", "nowhere")
     assert "no file" in search.refused(music, "--like", tmp_path / "none.wav", "--run", exported)
+    for seconds in ("nan", "inf", "1e300"):
+        assert "'--seconds': Input should" in search.refused(music, "piano", "--run", exported, "--seconds", seconds)
     (tmp_path / "empty").mkdir()
     assert "holds no audio" in search.refused(tmp_path / "empty", "piano", "--run", exported)
     with pytest.raises(UserError, match="There is no model"):

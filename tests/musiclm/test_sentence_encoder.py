@@ -103,3 +103,19 @@ def test_the_fingerprint_of_a_mulan_of_our_own_stays() -> None:
     for tensor in model.state_dict().values():
         tensor.fill_(0.25 if tensor.is_floating_point() else 1)
     assert model.fingerprint() == "38f664a1c409faf8"
+
+
+def test_captions_that_differ_where_nobody_reads_are_equal(tmp_path: Path) -> None:
+    model = with_encoder(t5(tmp_path / "t5"), max_seq_len=6)
+    texts = ["slow piano", "slow drums", "fast piano"]
+    latents, labels = model.get_text_latents(texts), model.labels(texts).tolist()
+    assert torch.equal(latents[0], latents[1])
+    assert labels[0] == labels[1] != labels[2]
+
+
+def test_a_folder_is_found_from_other_working_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(t5(tmp_path / "here/t5").parent)
+    model = with_encoder("t5")
+    model.save_pretrained(tmp_path / "mulan")
+    monkeypatch.chdir(tmp_path)
+    assert load_mulan("mulan").fingerprint() == model.fingerprint()
