@@ -102,7 +102,7 @@ def test_every_option_of_a_painting_changes_it(option: dict[str, Any]) -> None:
     assert not torch.equal(made(model, **plain), made(model, **{**plain, **option}))
 
 
-def test_ms17_negative_prompts_with_a_critic() -> None:
+def test_MS17_negative_prompts_with_a_critic() -> None:
     model = base(self_token_critic=True)
     ids = made(model, ["red", "blue"], negative_texts=["ugly", "bad"], temperature=0.0, choice_temperature=0.0)
     assert ids.shape == (2, 4, 4)
@@ -126,7 +126,7 @@ def test_rows_that_do_not_agree_are_told(options: dict[str, Any], told: str) -> 
         model.generate(**options, **FAST)
 
 
-def test_ms21_without_text_and_with_classes() -> None:
+def test_MS21_without_text_and_with_classes() -> None:
     alone = base(net={"text_encoder": "none"})
     ids = alone.generate(batch_size=3, return_ids=True, **FAST)
     assert isinstance(ids, Tensor)
@@ -138,7 +138,7 @@ def test_ms21_without_text_and_with_classes() -> None:
     assert labelled(torch.zeros(2, 4, 4, dtype=torch.long), classes=[0, 3]).ndim == 0
 
 
-def test_ms23_pictures_of_any_shape() -> None:
+def test_MS23_pictures_of_any_shape() -> None:
     model = base(size=(16, 24))
     assert model.generate(["red"], **FAST).shape == (1, 3, 16, 24)  # type: ignore[union-attr]
     assert model.generate(["red"], size=(8, 40), **FAST).shape == (1, 3, 8, 40)  # type: ignore[union-attr]
@@ -147,7 +147,7 @@ def test_ms23_pictures_of_any_shape() -> None:
     assert model(torch.rand(1, 3, 16, 24), texts=["red"]).isfinite()
 
 
-def test_ms18_without_a_vae_ids_are_enough_and_pictures_are_refused_in_a_sentence() -> None:
+def test_MS18_without_a_vae_ids_are_enough_and_pictures_are_refused_in_a_sentence() -> None:
     model = MaskGit(16, transformer())
     ids = torch.zeros(1, 4, 4, dtype=torch.long)
     assert model(ids, texts=["red"]).isfinite()
@@ -156,7 +156,7 @@ def test_ms18_without_a_vae_ids_are_enough_and_pictures_are_refused_in_a_sentenc
         model(torch.rand(1, 3, 16, 16), texts=["red"])
 
 
-def test_ms20_pictures_are_clamped_before_they_are_bytes() -> None:
+def test_MS20_pictures_are_clamped_before_they_are_bytes() -> None:
     wild = torch.tensor([-0.3, 0.5, 1.3]).view(1, 1, 1, 3).expand(1, 3, 1, 3)
     assert [to_pil(wild)[0].getpixel((x, 0)) for x in range(3)] == [(0,) * 3, (128,) * 3, (255,) * 3]
     images = base().generate(["red"], **FAST)
@@ -165,7 +165,7 @@ def test_ms20_pictures_are_clamped_before_they_are_bytes() -> None:
     assert base().generate(["red"], return_pil_images=True, **FAST)[0].size == (16, 16)
 
 
-def test_ms15_super_resolution_learns_with_its_condition(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_MS15_super_resolution_learns_with_its_condition(monkeypatch: pytest.MonkeyPatch) -> None:
     model, seen = superres(), []
     embed = type(model.transformer).embed
 
@@ -187,7 +187,7 @@ def test_ms15_super_resolution_learns_with_its_condition(monkeypatch: pytest.Mon
     assert torch.equal(seen[1][:2], low)  # in making as in training
 
 
-def test_ms15_ms16_other_low_resolution_other_loss_and_picture() -> None:
+def test_MS15_MS16_other_low_resolution_other_loss_and_picture() -> None:
     model = superres()
     ids, low = torch.zeros(1, 8, 8, dtype=torch.long), torch.arange(16).view(1, 4, 4)
     losses, pictures = [], []

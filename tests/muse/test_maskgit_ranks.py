@@ -20,7 +20,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize("name", TRAINERS)
-def test_ms6_two_ranks_are_one_with_twice_the_accumulation(name: str, folders: tuple[Path, Path]) -> None:
+def test_MS6_two_ranks_are_one_with_twice_the_accumulation(name: str, folders: tuple[Path, Path]) -> None:
     first, second = (load_file(folders[0] / f"{name}-{rank}.safetensors") for rank in (0, 1))
     alone = load_file(folders[1] / f"{name}-0.safetensors")
     assert first.keys() == second.keys() == alone.keys()

@@ -28,7 +28,7 @@ def assert_same(first: dict[str, Tensor], second: dict[str, Tensor]) -> None:
 
 
 @pytest.mark.parametrize("name", TRAINERS)
-def test_ms1_X2_X3_resumed_is_unbroken(name: str, tmp_path: Path) -> None:
+def test_MS1_X2_X3_resumed_is_unbroken(name: str, tmp_path: Path) -> None:
     build = TRAINERS[name]
     whole = build(tmp_path / "whole").train()
     broken = build(tmp_path / "broken")
@@ -44,7 +44,7 @@ def test_ms1_X2_X3_resumed_is_unbroken(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", TRAINERS)
-def test_ms2_every_checkpoint_loads_and_makes_pictures(name: str, tmp_path: Path) -> None:
+def test_MS2_every_checkpoint_loads_and_makes_pictures(name: str, tmp_path: Path) -> None:
     run = TRAINERS[name](tmp_path).train()
     for averaged in (False, True):
         model = MaskGit.from_pretrained(tmp_path, averaged=averaged, vae=GreyVAE())
@@ -76,7 +76,7 @@ def test_samples_are_pictures_with_captions_and_a_page(tmp_path: Path) -> None:
     assert Image.open(folder / "000-page.png").width > 2 * 128
 
 
-def test_ms7_only_the_critic_learns_in_its_training(tmp_path: Path) -> None:
+def test_MS7_only_the_critic_learns_in_its_training(tmp_path: Path) -> None:
     run = judging(tmp_path)
     before = {name: p.clone() for name, p in run.model.named_parameters()}
     run.train()

@@ -25,7 +25,7 @@ def test_any_shape_has_places_and_they_matter() -> None:
     assert net(same)[0].std(dim=0).max() > 1e-4  # equal tokens in other places
 
 
-def test_ms23_a_row_of_ids_is_a_square_and_else_refused() -> None:
+def test_MS23_a_row_of_ids_is_a_square_and_else_refused() -> None:
     net = transformer(text_encoder="none")
     assert torch.equal(net(IDS[:, :4, :4]), net(IDS[:, :4, :4].flatten(1)))
     with pytest.raises(UserError, match="no square grid"):
@@ -49,14 +49,14 @@ def test_the_condition_changes_the_logits_and_guidance_leads(kind: str) -> None:
     torch.testing.assert_close(scaled, without + 3 * (first - without), rtol=1e-4, atol=1e-5)
 
 
-def test_ms17_negative_prompts_lead_away_for_transformer_and_critic() -> None:
+def test_MS17_negative_prompts_lead_away_for_transformer_and_critic() -> None:
     for net in (transformer(), critic()):
         red, blue = (net(IDS, texts=[word]) for word in ("red", "blue, much longer"))
         out = net.forward_with_neg_prompt(IDS, texts=["red"], negative_texts=["blue, much longer"], cond_scale=2.0)
         torch.testing.assert_close(out, blue + 2 * (red - blue), rtol=1e-4, atol=1e-5)
 
 
-def test_ms22_the_self_critic_is_guided_too() -> None:
+def test_MS22_the_self_critic_is_guided_too() -> None:
     net = transformer()
     judge = SelfCritic(net)
     context = judge.condition(texts=["red"])
@@ -66,7 +66,7 @@ def test_ms22_the_self_critic_is_guided_too() -> None:
     assert [name for name, _ in judge.named_parameters()] == ["to_out.weight", "to_out.bias"]
 
 
-def test_ms16_the_order_of_low_resolution_tokens_matters() -> None:
+def test_MS16_the_order_of_low_resolution_tokens_matters() -> None:
     net = transformer(num_cond_tokens=LEVELS)
     low = torch.arange(6).view(1, 2, 3)
     given: dict[str, Any] = {"texts": ["red"]}
@@ -77,7 +77,7 @@ def test_ms16_the_order_of_low_resolution_tokens_matters() -> None:
         net(IDS, **given)
 
 
-def test_ms19_attention_is_torchs_kernel_and_its_dropout_acts_in_training_alone(
+def test_MS19_attention_is_torchs_kernel_and_its_dropout_acts_in_training_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kernel, dropouts = F.scaled_dot_product_attention, []
@@ -97,7 +97,7 @@ def test_ms19_attention_is_torchs_kernel_and_its_dropout_acts_in_training_alone(
     assert dropouts == [0.5] * calls
 
 
-def test_ms21_nothing_is_read_at_construction_and_text_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_MS21_nothing_is_read_at_construction_and_text_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> None:
         raise AssertionError("the network was asked")
 

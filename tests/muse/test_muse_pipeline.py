@@ -33,7 +33,7 @@ def test_both_stages_are_a_function_of_the_seed_and_a_batch_is_one_by_one() -> N
     assert not torch.equal(images[1:], model.generate(["blue"], seed=6, **FAST))
 
 
-def test_ms20_called_it_gives_pil_images_of_any_shape() -> None:
+def test_MS20_called_it_gives_pil_images_of_any_shape() -> None:
     model = muse()
     made, low = model(["red"], timesteps=2, superres_timesteps=1, return_lowres=True)
     assert (made[0].size, low[0].size) == ((32, 32), (16, 16))

@@ -24,7 +24,7 @@ def test_ids_decode_to_what_the_autoencoder_gives(kind: str) -> None:
     torch.testing.assert_close(vae.decode_from_ids(ids), vae(real).clamp(0, 1))
 
 
-def test_ms23_pictures_may_have_any_aspect_ratio_that_tokens_fill() -> None:
+def test_MS23_pictures_may_have_any_aspect_ratio_that_tokens_fill() -> None:
     vae = tiny_vae()
     assert vae.encode(pictures(1, 16, 24)).shape == (1, 4, 6)
     assert vae.decode_from_ids(torch.zeros(1, 4, 6, dtype=torch.long)).shape == (1, 3, 16, 24)
@@ -48,7 +48,7 @@ def test_the_training_mode_changes_nothing() -> None:
     assert all(torch.equal(before[name], tensor) for name, tensor in vae.state_dict().items())
 
 
-def test_ms20_pictures_from_ids_lie_between_black_and_white() -> None:
+def test_MS20_pictures_from_ids_lie_between_black_and_white() -> None:
     vae = tiny_vae()
     with torch.no_grad():
         vae.decoder.last.weight.mul_(100)
@@ -66,14 +66,14 @@ def test_ids_that_are_not_its_own_are_refused() -> None:
         tiny_vae().encode(torch.zeros(1, 1, 16, 16))
 
 
-def test_ms11_a_learned_codebook_can_be_used() -> None:
+def test_MS11_a_learned_codebook_can_be_used() -> None:
     vae = tiny_vae(**QUANTIZERS["vq"], levels=None)
     loss = vae(pictures(), return_loss=True)
     loss.backward()
     assert torch.isfinite(loss)
 
 
-def test_ms12_options_of_the_codebook_arrive_under_both_names() -> None:
+def test_MS12_options_of_the_codebook_arrive_under_both_names() -> None:
     ours = tiny_vae(quantizer="vq", codebook_size=16, levels=None, vq_kwargs={"factorised_dim": 4, "ema_decay": 0.7})
     theirs = VQGanVAE(
         **TINY, lookup_free_quantization=False, codebook_size=16, vq_codebook_dim=4, vq_kwargs={"decay": 0.7}
@@ -85,7 +85,7 @@ def test_ms12_options_of_the_codebook_arrive_under_both_names() -> None:
         tiny_vae(quantizer="vq", codebook_size=16, levels=None, vq_kwargs={"emadecay": 0.7})
 
 
-def test_ms14_a_copy_for_use_leaves_the_original_as_it_is() -> None:
+def test_MS14_a_copy_for_use_leaves_the_original_as_it_is() -> None:
     vae = tiny_vae(vgg=nn.Conv2d(3, 4, 3)).train()
     copy = vae.copy_for_eval()
     assert len(copy.discriminators) == 0
@@ -99,7 +99,7 @@ def test_ms14_a_copy_for_use_leaves_the_original_as_it_is() -> None:
     assert torch.equal(copy.encode(pictures()), vae.encode(pictures()))
 
 
-def test_ms14_a_copy_is_where_the_original_is_and_stays() -> None:
+def test_MS14_a_copy_is_where_the_original_is_and_stays() -> None:
     with torch.device("meta"):  # a device that is not the cpu, wherever this runs
         vae = tiny_vae(vgg=nn.Conv2d(3, 4, 3))
     before = dict(vae.named_parameters())
@@ -109,7 +109,7 @@ def test_ms14_a_copy_is_where_the_original_is_and_stays() -> None:
     assert all(tensor is before[name] for name, tensor in vae.named_parameters())
 
 
-def test_ms2_what_save_writes_load_reads(tmp_path: Path) -> None:
+def test_MS2_what_save_writes_load_reads(tmp_path: Path) -> None:
     vae, other = tiny_vae(0), tiny_vae(1)
     vae.save(tmp_path / "vae")
     assert sorted(p.name for p in (tmp_path / "vae").iterdir()) == ["config.json", "model.safetensors"]

@@ -60,7 +60,7 @@ def test_the_adaptive_weight_is_clamped() -> None:
     assert float(vae.generator_terms(real, made, quantized.commitment).adaptive_weight) == pytest.approx(0.01)
 
 
-def test_ms13_the_quantizers_own_loss_counts_without_a_gan() -> None:
+def test_MS13_the_quantizers_own_loss_counts_without_a_gan() -> None:
     vae = tiny_vae(**QUANTIZERS["lfq"], levels=None, use_vgg_and_gan=False)
     terms = terms_of(vae, pictures())
     assert terms.keys() == {"recon", "commitment"}
@@ -69,7 +69,7 @@ def test_ms13_the_quantizers_own_loss_counts_without_a_gan() -> None:
     torch.testing.assert_close(whole, terms["recon"] + terms["commitment"])
 
 
-def test_ms5_a_discriminators_loss_without_penalty() -> None:
+def test_MS5_a_discriminators_loss_without_penalty() -> None:
     vae = tiny_vae()
     with_penalty, without = (vae(pictures(), return_discr_loss=True, add_gradient_penalty=p) for p in (True, False))
     assert float(with_penalty) > float(without) > 0
@@ -119,7 +119,7 @@ class Dropping(nn.Module):
         return self.net(x)
 
 
-def test_ms7_the_perceptual_network_stays_in_eval_mode_and_gets_no_gradient() -> None:
+def test_MS7_the_perceptual_network_stays_in_eval_mode_and_gets_no_gradient() -> None:
     vae, real = tiny_vae(vgg=Dropping()), pictures()
     vae.train()
     assert vae.perceptual is not None
@@ -152,7 +152,7 @@ def test_vgg_takes_files_of_its_layout_and_no_others(tmp_path: Path) -> None:
             VGG16Features.load(tmp_path / name)
 
 
-def test_ms7_pictures_are_normalised_as_imagenet_was() -> None:
+def test_MS7_pictures_are_normalised_as_imagenet_was() -> None:
     seen: list[Tensor] = []
     network = VGG16Features(fake_vgg_weights())
     network.layers["0"].register_forward_pre_hook(lambda _, given: seen.append(given[0]))

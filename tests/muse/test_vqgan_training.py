@@ -35,13 +35,13 @@ def test_it_overfits_one_batch(kind: str, tmp_path: Path) -> None:
     assert values[-1] < 0.5 * values[0]
 
 
-def test_ms8_it_trains_without_a_gan(folder: Path, tmp_path: Path) -> None:
+def test_MS8_it_trains_without_a_gan(folder: Path, tmp_path: Path) -> None:
     trainer = vqgan_trainer(folder, tmp_path / "run", tiny_vae(use_vgg_and_gan=False))
     assert [turn.name for turn in trainer.turn_states] == ["generator"]
     assert {"recon", "commitment", "loss"} <= trainer.train_step().keys()
 
 
-def test_ms1_a_resumed_run_ends_as_one_that_nobody_touched(folder: Path, tmp_path: Path) -> None:
+def test_MS1_a_resumed_run_ends_as_one_that_nobody_touched(folder: Path, tmp_path: Path) -> None:
     options = {"num_train_steps": 6, "save_model_every": 3, "discr_start_step": 1, "save_results_every": 6}
     make = lambda run, resume: vqgan_trainer(folder, run, resume=resume, **options)
     whole, _ = resumed_equals_unbroken(make, tmp_path, stop=3, steps=6)
@@ -55,7 +55,7 @@ def test_ms1_a_resumed_run_ends_as_one_that_nobody_touched(folder: Path, tmp_pat
         assert torch.equal(other.state_dict()[name], tensor), name
 
 
-def test_ms9_a_grid_of_originals_and_what_came_back_is_written_once(folder: Path, tmp_path: Path) -> None:
+def test_MS9_a_grid_of_originals_and_what_came_back_is_written_once(folder: Path, tmp_path: Path) -> None:
     trainer = vqgan_trainer(folder, tmp_path / "run", num_train_steps=1, valid_frac=0.25)
     trainer.train()
     samples = tmp_path / "run/samples/step-00000001"
@@ -69,7 +69,7 @@ def test_ms9_a_grid_of_originals_and_what_came_back_is_written_once(folder: Path
     assert 1 <= valid["valid/perplexity"] <= 64
 
 
-def test_ms9_only_the_main_rank_writes_samples_and_nobody_keeps_gradients(
+def test_MS9_only_the_main_rank_writes_samples_and_nobody_keeps_gradients(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainer = vqgan_trainer(folder, tmp_path / "run", valid_frac=0.25)
@@ -99,14 +99,14 @@ def test_validation_is_of_all_pictures_and_changes_nothing(folder: Path, tmp_pat
     assert all(torch.equal(before[name], tensor) for name, tensor in trainer.model.state_dict().items())
 
 
-def test_ms4_penalty_has_its_cadence(folder: Path, tmp_path: Path) -> None:
+def test_MS4_penalty_has_its_cadence(folder: Path, tmp_path: Path) -> None:
     name = "discriminator/patch/penalty"
     for every, expected in ((2, [True, False, True, False]), (1, [True] * 4), (0, [False] * 4)):
         trainer = vqgan_trainer(folder, tmp_path / f"run{every}", apply_grad_penalty_every=every)
         assert [name in trainer.train_step() for _ in range(4)] == expected
 
 
-def test_ms3_ema_beta_is_what_was_asked_for(folder: Path, tmp_path: Path) -> None:
+def test_MS3_ema_beta_is_what_was_asked_for(folder: Path, tmp_path: Path) -> None:
     trainer = vqgan_trainer(folder, tmp_path / "run", ema_beta=0.5)
     first = trainer.model.decoder.last.weight.detach().clone()
     trainer.train_step()
@@ -117,14 +117,14 @@ def test_ms3_ema_beta_is_what_was_asked_for(folder: Path, tmp_path: Path) -> Non
     assert not any(name.startswith(("discriminators.", "perceptual.")) for name in average)
 
 
-def test_ms6_parameters_have_one_order_in_every_process(folder: Path, tmp_path: Path) -> None:
+def test_MS6_parameters_have_one_order_in_every_process(folder: Path, tmp_path: Path) -> None:
     trainer = vqgan_trainer(folder, tmp_path / "run")
     named = [name for name, _ in trainer.model.named_parameters()]
     ordered = [name for turn in trainer.turn_states for name in turn.parameters]
     assert ordered == named
 
 
-def test_ms7_a_given_network_is_in_no_optimizer_no_checkpoint_and_no_norm(folder: Path, tmp_path: Path) -> None:
+def test_MS7_a_given_network_is_in_no_optimizer_no_checkpoint_and_no_norm(folder: Path, tmp_path: Path) -> None:
     torch.manual_seed(1)
     network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Dropout(0.5))
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
@@ -176,7 +176,7 @@ def test_x1_x12_two_trainers_in_one_process_and_eval_is_harmless(folder: Path, t
     assert trainers[0].eval().step == 1
 
 
-def test_ms10_a_folder_with_a_run_is_refused_and_nobody_is_asked(folder: Path, tmp_path: Path) -> None:
+def test_MS10_a_folder_with_a_run_is_refused_and_nobody_is_asked(folder: Path, tmp_path: Path) -> None:
     vqgan_trainer(folder, tmp_path / "run", num_train_steps=1).train()
     with pytest.raises(UserError, match="already holds a run"):
         vqgan_trainer(folder, tmp_path / "run")

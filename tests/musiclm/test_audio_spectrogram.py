@@ -21,7 +21,7 @@ def seeded(**options: object) -> AudioSpectrogramTransformer:
     return audio_side(**options)
 
 
-def test_mu4_the_front_end_is_logarithmic() -> None:
+def test_MU4_the_front_end_is_logarithmic() -> None:
     """Ten times as loud is one shift, the same in all bands and frames."""
     model = seeded()
     noisy = waves() + 0.05 * torch.randn(4, RATE)
@@ -31,7 +31,7 @@ def test_mu4_the_front_end_is_logarithmic() -> None:
 
 
 @pytest.mark.parametrize("hertz", [500.0, 1000.0, 2000.0, 4000.0, 6400.0])
-def test_mu4_a_tone_is_heard_in_its_mel_band(hertz: float) -> None:
+def test_MU4_a_tone_is_heard_in_its_mel_band(hertz: float) -> None:
     """Bands are equally far apart in mel: 200/3 Hz each up to 1 kHz, from there on 27 of them to a factor of 6.4."""
     model = seeded(sample_rate=16000, spec_n_fft=1024)
 
@@ -43,13 +43,13 @@ def test_mu4_a_tone_is_heard_in_its_mel_band(hertz: float) -> None:
     assert band == pytest.approx(65 * mel(hertz) / mel(8000.0) - 1, abs=1.0)
 
 
-def test_mu4_default_options_are_sane() -> None:
+def test_MU4_default_options_are_sane() -> None:
     config = AudioConfig()
     assert (config.n_mels, config.window, config.hop) == (128, 640, 320)
     assert config.spec_aug_freq_mask < config.n_mels / 2
 
 
-def test_mu4_never_all_bands_are_hidden_and_each_item_has_its_own() -> None:
+def test_MU4_never_all_bands_are_hidden_and_each_item_has_its_own() -> None:
     augment = SpecAugment(stretch_factor=1.0, freq_mask=80, time_mask=0)
     frames, counts = torch.ones(200, 10, 65), torch.full((200,), 10)
     heard, _ = augment(frames, counts, uniform_draws(torch.arange(200), SpecAugment.draws))
@@ -68,7 +68,7 @@ def test_frames_are_hidden_up_to_half_of_a_clip() -> None:
     assert torch.equal(left, counts)
 
 
-def test_mu3_stretching_stretches() -> None:
+def test_MU3_stretching_stretches() -> None:
     """A ramp is steeper when it is played faster, and its end comes sooner."""
     ramp = torch.arange(40.0)[None, :, None].expand(50, -1, 2)
     augment = SpecAugment(stretch_factor=0.8, freq_mask=0, time_mask=0)
@@ -148,7 +148,7 @@ def test_kept_patches_are_real_and_as_many_as_asked_for() -> None:
         assert max(chosen) < size
 
 
-def test_mu18_positions_cost_no_square(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_MU18_positions_cost_no_square(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where patches are left out, each clip has places of its own; no tensor has patches squared numbers for each."""
     monkeypatch.setattr(blocks, "WHOLE", 0)  # attention itself takes its queries in blocks
     model = seeded(spec_hop_length=32, patch_size=4)

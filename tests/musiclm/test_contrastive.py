@@ -75,7 +75,7 @@ def test_equal_captions_are_no_negatives(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_mu13_large_temperatures_overflow_nothing(name: str) -> None:
+def test_MU13_large_temperatures_overflow_nothing(name: str) -> None:
     """All scores are near 200, and exp(89) is too large for 32 bits; latents have 16."""
     audio, text = (F.normalize(1.0 + 0.01 * rows, dim=-1).half().requires_grad_() for rows in latents())
     loss = LOSSES[name](init_temp=200.0, max_temp=200.0)
@@ -87,7 +87,7 @@ def test_mu13_large_temperatures_overflow_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_mu13_the_temperature_is_clamped_and_comes_back(name: str) -> None:
+def test_MU13_the_temperature_is_clamped_and_comes_back(name: str) -> None:
     audio, text = latents()
     loss: Contrast = LOSSES[name](max_temp=20.0)
     with torch.no_grad():
@@ -107,7 +107,7 @@ def test_a_row_without_negatives_has_no_gradient_but_a_finite_one() -> None:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_mu6_gathered_rows_make_the_loss_of_all_rows(name: str) -> None:
+def test_MU6_gathered_rows_make_the_loss_of_all_rows(name: str) -> None:
     """Two processes of different sizes: the mean of their losses and gradients is that of one that has all rows."""
     audio, text = (t.requires_grad_() for t in latents(7))
     labels = torch.tensor([0, 1, 2, 3, 1, 5, 6])

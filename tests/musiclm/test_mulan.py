@@ -202,12 +202,12 @@ def test_ids_of_one_s_own_are_padded_with_0_unless_told() -> None:
 @pytest.mark.parametrize(
     ("depth", "layers", "wanted"), [(6, 2, [1, 3]), (4, 3, [0, 1, 2]), (3, 3, [0, 1, 2]), (1, 1, [0])]
 )
-def test_mu15_any_number_of_layers_up_to_the_depth(depth: int, layers: int, wanted: list[int]) -> None:
+def test_MU15_any_number_of_layers_up_to_the_depth(depth: int, layers: int, wanted: list[int]) -> None:
     assert spread_layers(depth, layers) == wanted
 
 
 @pytest.mark.parametrize(("depth", "layers"), [(2, 2), (1, None), (1, 1), (2, 1)])
-def test_mu15_as_many_layers_as_there_are_or_one(depth: int, layers: int | None) -> None:
+def test_MU15_as_many_layers_as_there_are_or_one(depth: int, layers: int | None) -> None:
     options = {"hierarchical_contrastive_loss": True, "hierarchical_contrastive_loss_layers": layers}
     model = mulan({"depth": depth}, {"depth": depth}, **options)
     loss = model(WAVES, TEXTS)
@@ -215,7 +215,7 @@ def test_mu15_as_many_layers_as_there_are_or_one(depth: int, layers: int | None)
     assert bool(loss.isfinite())
 
 
-def test_mu15_more_layers_than_there_are_is_told() -> None:
+def test_MU15_more_layers_than_there_are_is_told() -> None:
     with pytest.raises(UserError, match="more than the 2 layers"):
         mulan(hierarchical_contrastive_loss=True, hierarchical_contrastive_loss_layers=3)
 

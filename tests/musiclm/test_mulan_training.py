@@ -27,7 +27,7 @@ def state(folder: Path, step: int) -> dict[str, Tensor]:
     }
 
 
-def test_mu12_a_resumed_run_is_the_unbroken_one_to_the_bit(tmp_path: Path) -> None:
+def test_MU12_a_resumed_run_is_the_unbroken_one_to_the_bit(tmp_path: Path) -> None:
     options: dict[str, Any] = {"num_train_steps": 4, "save_model_every": 2, "chunk_size": 4, "save_results_every": 2}
     trainer(tmp_path / "whole", **options).train()
     first = trainer(tmp_path / "broken", **options)
@@ -51,7 +51,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_mu5_two_ranks_are_one_with_the_same_global_batch(name: str, ranks: tuple[Path, Path]) -> None:
+def test_MU5_two_ranks_are_one_with_the_same_global_batch(name: str, ranks: tuple[Path, Path]) -> None:
     """Negatives are gathered with gradients, and augmentation belongs to the item, not to the rank."""
     first, second = (load_file(ranks[0] / f"{name}-{rank}.safetensors") for rank in (0, 1))
     alone = load_file(ranks[1] / f"{name}-0.safetensors")
@@ -75,7 +75,7 @@ def test_mu5_two_ranks_are_one_with_the_same_global_batch(name: str, ranks: tupl
             assert found.get(key) == pytest.approx(wanted.get(key), abs=1e-4), key
 
 
-def test_mu7_ranks_may_have_different_numbers_of_rows(ranks: tuple[Path, Path]) -> None:
+def test_MU7_ranks_may_have_different_numbers_of_rows(ranks: tuple[Path, Path]) -> None:
     """All rows on all ranks, and the gradients of both ranks' losses where they belong."""
     first, second = (load_file(ranks[0] / f"gathered-{rank}.safetensors") for rank in (0, 1))
     assert torch.equal(first["rows"], torch.tensor([[0.0], [10.0], [11.0]]))
@@ -85,7 +85,7 @@ def test_mu7_ranks_may_have_different_numbers_of_rows(ranks: tuple[Path, Path]) 
     assert torch.equal(second["grad"], torch.tensor([[6.0], [9.0]]))
 
 
-def test_mu8_mu17_two_ranks_know_of_each_other_and_one_of_them_clears(ranks: tuple[Path, Path]) -> None:
+def test_MU8_MU17_two_ranks_know_of_each_other_and_one_of_them_clears(ranks: tuple[Path, Path]) -> None:
     told = [load_file(ranks[0] / f"cleared-{rank}.safetensors")["told"].tolist() for rank in (0, 1)]
     assert told == [[True, True], [True, False]]
     left = sorted(path.name for path in (ranks[0] / "cleared" / "checkpoints").glob("step-*"))
@@ -108,7 +108,7 @@ def test_accumulation_is_no_larger_batch(tmp_path: Path) -> None:
     assert losses["chunks"]["grad_norm"] == pytest.approx(losses["whole"]["grad_norm"], rel=1e-3)
 
 
-def test_mu9_validation_covers_the_whole_split_and_changes_nothing(tmp_path: Path) -> None:
+def test_MU9_validation_covers_the_whole_split_and_changes_nothing(tmp_path: Path) -> None:
     made = trainer(tmp_path, batch_size=8, valid_frac=0.25)
     before = {name: tensor.clone() for name, tensor in made.model.state_dict().items()}
     once, again = made.validation(), made.validation()
@@ -147,12 +147,12 @@ def test_bf16_trains_every_loss_in_chunks(tmp_path: Path) -> None:
     assert math.isfinite(made.train_step()["grad_norm"])
 
 
-def test_mu11_one_time_through_the_data_where_no_steps_are_given(tmp_path: Path) -> None:
+def test_MU11_one_time_through_the_data_where_no_steps_are_given(tmp_path: Path) -> None:
     made = MuLaNTrainer(mulan(), pairs(40), batch_size=8, valid_frac=0.0, results_folder=tmp_path, num_train_steps=None)
     assert made.num_train_steps == 5
 
 
-def test_mu10_nothing_is_cut_to_the_shortest() -> None:
+def test_MU10_nothing_is_cut_to_the_shortest() -> None:
     batch = collate_pairs([(torch.ones(5), torch.tensor([1, 2, 3])), (torch.ones(9), torch.tensor([4]))])
     assert batch["audio"].shape == (2, 1, 9)
     assert batch["lengths"].tolist() == [5, 9]
@@ -193,7 +193,7 @@ def test_words_of_older_scripts(tmp_path: Path) -> None:
     assert made.step == 2
 
 
-def test_mu8_mu17_what_is_there_is_cleared_only_where_it_is_asked_for(tmp_path: Path) -> None:
+def test_MU8_MU17_what_is_there_is_cleared_only_where_it_is_asked_for(tmp_path: Path) -> None:
     made = trainer(tmp_path)
     assert not made.is_distributed
     made.train()
