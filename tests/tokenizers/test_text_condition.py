@@ -90,7 +90,7 @@ def test_a_sentence_encoder_gives_its_hidden_states(sentences: Path) -> None:
     torch.testing.assert_close(both[1, :3], encoder.encode(["red"])[0][0], rtol=1e-4, atol=1e-5)
 
 
-def test_ms21_where_it_is_not_installed_it_is_told_when_a_text_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_MS21_where_it_is_not_installed_it_is_told_when_a_text_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_encoders, "minilm_folder", lambda: "")
     encoder = make_text_encoder("minilm", "", dim=8)
     assert encoder.dim == 384
