@@ -28,6 +28,17 @@ def _one_thread() -> None:
     importlib.import_module("threadpoolctl").threadpool_limits(1)
 
 
+def _let_go(executor: ProcessPoolExecutor) -> None:
+    """End the thread that writes to processes which have died.
+
+    In the first releases of Python 3.11 it waits for ever for somebody to read, and who closes the pool for it
+    (gh-94777); later ones do the same themselves, by what is looked for here.
+    """
+    queue = getattr(executor, "_call_queue", None)
+    if queue is not None and not hasattr(queue, "_terminate_broken"):
+        queue._reader.close()
+
+
 class MetricPool:
     """Measures pairs of waves [channels, samples] in spawned processes, or at once where workers is 0.
 
@@ -41,6 +52,7 @@ class MetricPool:
         self.scores: dict[Key, dict[str, float]] = {}
         self._waiting: dict[Future[dict[str, float]], Key] = {}
         self._executor: ProcessPoolExecutor | None = None
+        self._is_broken = False
 
     def __enter__(self) -> Self:
         if self.workers > 0 and self.names:
@@ -52,6 +64,8 @@ class MetricPool:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._executor is not None:
+            if self._is_broken:
+                _let_go(self._executor)
             self._executor.shutdown(wait=True, cancel_futures=kind is not None)
 
     def add(self, key: Key, reference: Wave, degraded: Wave, rate: int) -> None:
@@ -83,6 +97,7 @@ class MetricPool:
                 raise self._died() from error
 
     def _died(self) -> UserError:
+        self._is_broken = True
         return UserError(
             "A process that computes metrics died: in a script, call evaluate_codec under "
             "`if __name__ == '__main__':`, or pass workers=0; if memory ran out, pass fewer workers."

@@ -13,15 +13,15 @@ from madrigal.judge.pool import MetricPool
 NAMES = ("si_sdr", "mel")
 
 
-def pairs(voice: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+def pairs(voice: np.ndarray, samples: int) -> list[tuple[np.ndarray, np.ndarray]]:
     rng = np.random.default_rng(0)
-    wave = voice[None, :8000]
+    wave = voice[None, :samples]
     return [(wave, wave + rng.normal(0, level, wave.shape).astype(np.float32)) for level in np.linspace(0.001, 0.1, 7)]
 
 
-def scores(voice: np.ndarray, workers: int) -> dict[tuple[int, str], dict[str, float]]:
+def scores(voice: np.ndarray, workers: int, samples: int = 8000) -> dict[tuple[int, str], dict[str, float]]:
     with MetricPool(NAMES, workers) as pool:
-        for index, (clean, heard) in enumerate(pairs(voice)):
+        for index, (clean, heard) in enumerate(pairs(voice, samples)):
             pool.add((index, "codec"), clean, heard, 16_000)
         return pool.finish()
 
@@ -39,8 +39,9 @@ def die(*arguments: Any) -> dict[str, float]:
 
 def test_a_process_that_dies_is_a_clear_error(voice: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool_module, "measure", die)
+    # More than a pipe holds, so that something is always on its way to the dead.
     with pytest.raises(UserError, match="workers=0"):
-        scores(voice, 1)
+        scores(np.tile(voice, 20), 1, samples=400_000)
 
 
 def test_an_error_inside_leaves_no_process_behind(voice: np.ndarray) -> None:
