@@ -129,8 +129,8 @@ class Transformer(nn.Module):
         all False, means no condition. `prefix` [batch, p, dim]: seen by every token, and not part of the output.
         `at` [batch, time] puts rotary positions in place of counted ones, where tokens share a clock; a prefix then
         stands at 0. With a `cache`, x continues what the cache holds; context and prefix come with the first call only.
-        `cond` [batch, cond_dim]: what the norms adapt to. Each layer's output [batch, prefix + time, dim] is appended
-        to `hidden`, if it is given.
+        `cond` [batch, cond_dim]: what the norms adapt to, or what they have made of it. Each layer's output
+        [batch, prefix + time, dim] is appended to `hidden`, if it is given.
         """
         self._check(cache, at, prefix, cond)
         if self.layers:

@@ -63,8 +63,7 @@ class SearchIndex:
     ) -> "SearchIndex":
         """The index of a folder as it is now: what is new or has changed is embedded, what is gone is forgotten."""
         folder = Path(folder)
-        if not folder.is_dir():
-            raise UserError(f"There is no folder {folder} to search; name one that holds audio.")
+        check_folder(folder)
         files = [path for path in find_files(folder, FORMATS) if HIDDEN not in path.relative_to(folder).parts]
         if not files:
             raise UserError(f"{folder} holds no audio files ({', '.join(FORMATS)}); name another folder.")
@@ -176,6 +175,11 @@ def _write(place: Path, records: list[dict[str, Any]], rows: Tensor) -> None:
         save_file({"rows": rows.contiguous()}, beside)
         beside.replace(place / ROWS)
         write_lines(place / FILES, records)
+
+
+def check_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        raise UserError(f"There is no folder {folder} to search; name one that holds audio.")
 
 
 def _check_place(place: Path) -> None:

@@ -1,13 +1,12 @@
 """`generate` with a MusicLM: music from a text or from a sound like it, the best of several draws first."""
 
-import os
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from madrigal.errors import UserError
+from madrigal.verbs.sounding import check_out
 from madrigal.verbs.terminal import Bar, print_json
 
 if TYPE_CHECKING:
@@ -67,22 +66,8 @@ def _files(out: Path, n: int, *, overwrite: bool) -> list[Path]:
     if ending != ".wav" and ending[1:] in (*FORMATS, *OTHER_FORMATS) and not out.is_dir():
         raise UserError(f"{out} cannot be written, for music is written as .wav; name such a file or a folder with -o.")
     files = [out] if ending == ".wav" else [out / f"{number:03d}.wav" for number in range(n)]
-    above = next(place for place in files[0].absolute().parents if os.path.lexists(place))
-    if not above.is_dir():
-        raise UserError(f"{files[0]} cannot be written, for {above} is no folder; name another place with -o.")
-    taken = next((file for file in files if file.exists()), None)
-    if taken is not None and taken.is_dir():
-        raise UserError(f"{taken} is a folder; name another file with -o.")
-    if taken is not None and not overwrite:
-        raise UserError(f"{taken} is there already; name another with -o, or replace it with --overwrite.")
-    try:
-        with TemporaryFile(dir=above):
-            pass
-    except OSError as error:
-        raise UserError(
-            f"{files[0]} cannot be written, for nothing can be written in {above} ({error.strerror}); "
-            "name another place with -o."
-        ) from error
+    for file in files:
+        check_out(file, overwrite=overwrite)
     return files
 
 

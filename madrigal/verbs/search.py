@@ -28,8 +28,6 @@ def search(
 
     Example: `madrigal search music "slow sad piano" --run runs/mulan`
     """
-    if not folder.is_dir():
-        raise UserError(f"There is no folder {folder} to search; name one that holds audio.")
     if not (text or "").strip() and like is None:
         raise UserError('Say what to look for: madrigal search FOLDER "slow sad piano", or --like FILE.')
     if like is not None and not like.is_file():
@@ -40,8 +38,9 @@ def search(
     from madrigal.engine.machine import prepare_process
     from madrigal.musiclm.embedding import embedding_of_file, embeddings_of_texts
     from madrigal.musiclm.mulan import load_mulan
-    from madrigal.musiclm.search_index import SearchIndex
+    from madrigal.musiclm.search_index import SearchIndex, check_folder
 
+    check_folder(folder)  # before a model is loaded for nothing
     prepare_process()
     mulan = load_mulan(run, device=device)
     with Bar("Listening") as bar:

@@ -1,11 +1,13 @@
 """Sound into a file or a pipe: whole, or as it is made, with the time until it is first heard."""
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from madrigal.errors import UserError
@@ -40,11 +42,19 @@ def check_out(out: Path, *, overwrite: bool) -> None:
 
     if out.suffix[1:].upper() not in {*soundfile.available_formats(), "OPUS"}:
         raise UserError(f"{out} could not be written, for its ending is no format: name a .wav, .flac or .ogg file.")
-    above = next(folder for folder in out.absolute().parents if folder.exists())
+    above = next(folder for folder in out.absolute().parents if os.path.lexists(folder))
     if not above.is_dir():
         raise UserError(f"{out} cannot be written, for {above} is no folder; name another file with -o.")
     if out.exists() and not overwrite:
         raise UserError(f"{out} is there already; name another file with -o, or replace it with --overwrite.")
+    try:
+        with TemporaryFile(dir=above):
+            pass
+    except OSError as error:
+        raise UserError(
+            f"{out} cannot be written, for nothing can be written in {above} ({error.strerror}); name another file "
+            "with -o."
+        ) from error
 
 
 def write_speech(make: Callable[[], Any], out: Path) -> Sounded:
