@@ -6,7 +6,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-OptimizerName = Literal["auto", "adam", "adamw", "lion"]
+OptimizerName = Literal["auto", "adam", "adamw", "lion", "muon"]
 
 
 class Lion(torch.optim.Optimizer):
@@ -45,6 +45,38 @@ class Lion(torch.optim.Optimizer):
         momentum.lerp_(parameter.grad, 1.0 - beta2)
 
 
+class Muon(torch.optim.Optimizer):
+    """Layers' matrices step along their momentum made orthogonal (Jordan et al. 2024), all else by AdamW.
+
+    Steps of matrices are as long as AdamW's are (Liu et al. 2025, "Muon is Scalable"), so one rate serves both.
+    """
+
+    def __init__(
+        self, matrices: list[dict[str, Any]], others: list[dict[str, Any]], *, lr: float, **adam: Any
+    ) -> None:
+        super().__init__([*matrices, *others], {"lr": lr})
+        halves: list[torch.optim.Optimizer] = []
+        if matrices:
+            halves.append(torch.optim.Muon(matrices, lr=lr, adjust_lr_fn="match_rms_adamw"))
+        if others:
+            halves.append(torch.optim.AdamW(others, lr=lr, **adam))
+        self.halves = halves
+        # One list of groups and one state for both halves: who sets a rate or reads a moment need not know of them.
+        self.param_groups = [group for half in halves for group in half.param_groups]
+        for half in halves:
+            half.state = self.state
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        value = None
+        if closure is not None:
+            with torch.enable_grad():
+                value = closure()
+        for half in self.halves:
+            half.step()
+        return value
+
+
 def build_optimizer(
     parameters: dict[str, nn.Parameter],
     *,
@@ -58,16 +90,35 @@ def build_optimizer(
 
     `auto` is Adam without decay and AdamW with it. What decays is decided by `decays`.
     """
-    decayed = [p for name, p in parameters.items() if decays(name, p)]
-    plain = [p for name, p in parameters.items() if not decays(name, p)]
-    groups = [{"params": params, "weight_decay": decay} for params, decay in ((decayed, wd), (plain, 0.0)) if params]
-    if name == "lion":
-        return Lion(groups, lr=lr, betas=betas)
     # One kernel over all parameters: on a CPU it saves most of the optimizer's time.
     fused = all(p.is_floating_point() and p.device.type in ("cpu", "cuda") for p in parameters.values())
+    if name == "muon":
+        matrices = {name: p for name, p in parameters.items() if is_layer(name, p)}
+        others = {name: p for name, p in parameters.items() if name not in matrices}
+        return Muon(_groups(matrices, wd), _groups(others, wd), lr=lr, betas=betas, eps=eps, fused=fused)
+    groups = _groups(parameters, wd)
+    if name == "lion":
+        return Lion(groups, lr=lr, betas=betas)
     adamw = name == "adamw" or (name == "auto" and wd > 0)
     kind = torch.optim.AdamW if adamw else torch.optim.Adam
     return kind(groups, lr=lr, betas=betas, eps=eps, fused=fused)
+
+
+def _groups(parameters: dict[str, nn.Parameter], wd: float) -> list[dict[str, Any]]:
+    """What decays and what does not."""
+    decayed = [p for name, p in parameters.items() if decays(name, p)]
+    plain = [p for name, p in parameters.items() if not decays(name, p)]
+    return [{"params": params, "weight_decay": decay} for params, decay in ((decayed, wd), (plain, 0.0)) if params]
+
+
+_TABLES = {"embedding", "emb", "table", "head", "logit", "token"}
+
+
+def is_layer(name: str, parameter: nn.Parameter) -> bool:
+    """A matrix from one space to another. Tables of embeddings and heads over classes are lists of vectors."""
+    *owners, own = [part for part in name.split(".") if not part.isdigit()]
+    owner = _words(owners[-1]) if owners else set()
+    return own == "weight" and parameter.ndim == 2 and min(parameter.shape) > 1 and not owner & _TABLES
 
 
 _NEVER_DECAY = {"bias", "scale", "shift", "gain", "gamma", "beta", "alpha", "temperature", "norm"}

@@ -37,7 +37,7 @@ class Plan(BaseModel):
         description="constant, linear or cosine; in Python also a curve or a torch scheduler class",
     )
     scheduler_kwargs: dict[str, Any] = Field(default_factory=dict, description="for a torch scheduler class")
-    optimizer: OptimizerName = Field("auto", description="adam, adamw, lion; auto: adamw where wd is set")
+    optimizer: OptimizerName = Field("auto", description="adam, adamw, lion, muon; auto: adamw where wd is set")
     wd: float = Field(0.0, ge=0, description="weight decay; never on biases, norms, scales")
     betas: tuple[float, float] = Field((0.9, 0.99), description="of the optimizer")
     max_grad_norm: float | None = Field(0.5, gt=0, description="clip norm of a turn's own parameters")

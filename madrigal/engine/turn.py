@@ -56,7 +56,7 @@ class TurnState:
             betas=plan.betas,
         )
         # AdamW differs from Adam in its decay alone and takes up the same moments.
-        self.moments = "lion" if plan.optimizer == "lion" else "adam"
+        self.moments = plan.optimizer if plan.optimizer in ("lion", "muon") else "adam"
         self.precision = Precision(plan.mixed_precision, device_type)
         self.skipped = self.skipped_in_a_row = 0
         self.flops: dict[str, int] = {}

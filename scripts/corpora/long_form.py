@@ -2,10 +2,10 @@
 
 A continuation model that has only heard single sentences learns that speech stops after one. Utterances are taken in
 a shuffled order and joined until a recording is SECONDS long; the rest of a speaker makes a shorter one.
-With --speeds each recording is played at a speed of its own, which moves pitch and formants as another body would:
-a few speakers then sound like many, and a model cannot learn them by heart. --breath lets some of the recordings be
-breathed rather than voiced, for there are such speakers too. --copies makes several recordings of each
-group, each at a speed of its own, and --most-minutes keeps speakers of whom there is much from drowning the others.
+With --speeds and --resonances each recording is spoken by a body of its own (bodies.py): a few speakers then
+sound like many, and a model cannot learn them by heart. --breath lets some of the recordings be breathed rather than
+voiced, for there are such speakers too. --copies makes several recordings of each group, each by a body of its own, and
+--most-minutes keeps speakers of whom there is much from drowning the others.
 """
 
 import math
@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 import soundfile
-from corpus import MANIFEST, CorpusWriter, Row, arguments, read_manifest, resample
+from bodies import Body, Span
+from corpus import MANIFEST, CorpusWriter, Row, arguments, read_manifest
 
 PAUSE = (0.2, 0.4)
-RESONANCES = 24
-"""Cepstral coefficients that are kept of a breath: at 16 kHz, what is quicker than 1.5 ms."""
+AS_IT_IS = (1.0, 1.0)
 
 
 def grouped(rows: list[Row], seconds: float, seed: int) -> list[list[Row]]:
@@ -54,31 +54,6 @@ def joined(group: list[Row], root: Path, seed: str) -> tuple[np.ndarray, int]:
     return np.concatenate(parts), rate
 
 
-def spoken_at(wave: np.ndarray, rate: int, speed: float) -> np.ndarray:
-    """A wave [samples] as if its recording were played `speed` times as fast."""
-    return resample(wave, round(rate * speed), rate)
-
-
-def breathed(wave: np.ndarray, share: float, seed: str) -> np.ndarray:
-    """A wave [samples] of which a `share` of the amplitude is breath: noise in the same resonances; 1 is a whisper."""
-    size, hop = 512, 128
-    padded = np.pad(wave, (size, size + -len(wave) % hop))
-    window = np.hanning(size + 1)[:-1]
-    frames = np.lib.stride_tricks.sliding_window_view(padded, size)[::hop] * window
-    cepstra = np.fft.irfft(np.log(np.abs(np.fft.rfft(frames)) + 1e-4))
-    # What comes back sooner than any voice swings is the mouth's, and the rest the voice's.
-    cepstra[:, RESONANCES : size - RESONANCES + 1] = 0
-    envelope = np.exp(np.fft.rfft(cepstra).real)
-    noise = np.random.default_rng(list(seed.encode())).standard_normal((len(frames), size))
-    blown = np.fft.irfft(np.fft.rfft(noise * window) * envelope) * window
-    breath = np.zeros(len(padded))
-    for number, frame in enumerate(blown):
-        breath[number * hop : number * hop + size] += frame
-    breath = breath[size : size + len(wave)]
-    loudness = np.sqrt(np.mean(np.square(wave)) / max(float(np.mean(np.square(breath))), 1e-12))
-    return np.asarray((1 - share) * wave + share * loudness * breath, dtype=np.float32)
-
-
 def at_most(groups: list[list[Row]], seconds: float) -> list[list[Row]]:
     """The groups of each speaker up to so many seconds in all."""
     heard: dict[str, float] = defaultdict(float)
@@ -96,18 +71,18 @@ def build(
     out: Path,
     seconds: float,
     seed: int,
-    speeds: tuple[float, float] = (1.0, 1.0),
+    speeds: Span = AS_IT_IS,
     *,
+    resonances: Span = AS_IT_IS,
+    breath: float = 0.0,
     copies: int = 1,
     most_minutes: float = math.inf,
-    breath: float = 0.0,
 ) -> None:
-    """Write the joined recordings of a manifest's utterances into `out`, each at a speed drawn from `speeds`.
+    """Write the joined recordings of a manifest's utterances into `out`, each by a body that is drawn for it.
 
     A share `breath` of the recordings is more or less breathed. A group becomes as many recordings as its speaker needs
     to reach `most_minutes`, at the most `copies`.
     """
-    low, high = (math.log(speed) for speed in speeds)
     groups = at_most(grouped(read_manifest(manifest), seconds, seed), 60 * most_minutes)
     lengths: dict[str, float] = defaultdict(float)
     for group in groups:
@@ -120,11 +95,9 @@ def build(
             for copy in range(min(copies, needed)):
                 name = f"{seed}/speed/{number}" + (f"/{copy}" if copy else "")
                 chance = random.Random(name)
-                played = spoken_at(wave, rate, math.exp(chance.uniform(low, high)))
-                if chance.random() < breath:
-                    played = breathed(played, chance.uniform(0.5, 1.0), name)
+                spoken = Body.drawn(chance, speeds, resonances, breath).speaks(wave, rate, name)
                 text = " ".join(row["text"] for row in group)
-                writer.add(f"{speaker}/{number:05d}" + (f"-{copy}" if copy else ""), played, rate, text, speaker)
+                writer.add(f"{speaker}/{number:05d}" + (f"-{copy}" if copy else ""), spoken, rate, text, speaker)
                 writer.rows[-1] |= {key: group[0][key] for key in ("licence", "synthetic") if key in group[0]}
 
 
@@ -139,9 +112,17 @@ def main() -> None:
         "--speeds",
         type=float,
         nargs=2,
-        default=(1.0, 1.0),
+        default=AS_IT_IS,
         metavar=("LOW", "HIGH"),
         help="play each recording at a speed between these, such as 0.84 1.19 (default: as recorded)",
+    )
+    parser.add_argument(
+        "--resonances",
+        type=float,
+        nargs=2,
+        default=AS_IT_IS,
+        metavar=("LOW", "HIGH"),
+        help="move each recording's resonances by a factor between these, and its pitch not (default: as recorded)",
     )
     parser.add_argument("--copies", type=int, default=1, metavar="N", help="recordings of a group (default: 1)")
     parser.add_argument(
@@ -155,17 +136,20 @@ def main() -> None:
         parser.error("--breath is a share, from 0 to 1.")
     if args.copies < 1 or args.most_minutes <= 0:
         parser.error("--copies is a number from 1 on, and --most-minutes one over 0.")
-    if not 0.5 <= args.speeds[0] <= args.speeds[1] <= 2:
-        parser.error("--speeds are two numbers between 0.5 and 2, the lower first.")
+    for name in ("speeds", "resonances"):
+        low, high = getattr(args, name)
+        if not 0.5 <= low <= high <= 2:
+            parser.error(f"--{name} are two numbers between 0.5 and 2, the lower first.")
     build(
         args.manifest,
         args.out,
         args.seconds,
         args.seed,
         args.speeds,
+        resonances=args.resonances,
+        breath=args.breath,
         copies=args.copies,
         most_minutes=args.most_minutes,
-        breath=args.breath,
     )
 
 

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
+import bodies
 import long_form
 import numpy as np
 import pytest
@@ -71,7 +73,7 @@ def test_breath_keeps_the_resonances_and_loses_the_pitch() -> None:
     time = np.arange(RATE) / RATE
     voice = sum(np.sin(2 * np.pi * 125 * n * time) / (1 + abs(125 * n - 1000) / 200) for n in range(1, 40))
     voice = np.asarray(0.1 * voice, dtype=np.float32)
-    whisper = long_form.breathed(voice, 1.0, "seed")
+    whisper = bodies.breathed(voice, 1.0, "seed")
     assert len(whisper) == len(voice)
     assert np.std(whisper) == pytest.approx(np.std(voice), rel=0.05)
     levels = [np.abs(np.fft.rfft(wave)) for wave in (voice, whisper)]
@@ -82,7 +84,7 @@ def test_breath_keeps_the_resonances_and_loses_the_pitch() -> None:
     assert levels[1][harmonics].sum() < 3 * levels[1][between].sum()
     bands = [np.array([level[a : a + 250].sum() for a in range(500, 3000, 250)]) for level in levels]
     assert np.corrcoef(*bands)[0, 1] > 0.9
-    assert np.array_equal(long_form.breathed(voice, 0.0, "seed"), voice)
+    assert np.array_equal(bodies.breathed(voice, 0.0, "seed"), voice)
 
 
 def test_a_share_of_the_recordings_is_breathed_and_the_others_are_as_before(utterances: Path, tmp_path: Path) -> None:
@@ -95,3 +97,39 @@ def test_a_share_of_the_recordings_is_breathed_and_the_others_are_as_before(utte
     ]
     pairs = [[soundfile.read(tmp_path / name / row["path"])[0] for name in ("voiced", "some")] for row in rows]
     assert 0 < sum(np.array_equal(*pair) for pair in pairs) < len(rows)
+
+
+def test_other_resonances_keep_the_pitch_and_the_loudness() -> None:
+    time = np.arange(RATE) / RATE
+    voice = sum(np.sin(2 * np.pi * 125 * n * time) / (1 + ((125 * n - 1000) / 400) ** 2) for n in range(1, 40))
+    voice = np.asarray(0.1 * voice, dtype=np.float32)
+    moved = bodies.reshaped(voice, 1.25)
+    assert len(moved) == len(voice)
+    assert np.std(moved) == pytest.approx(np.std(voice), rel=0.01)
+    levels = [np.abs(np.fft.rfft(wave)) for wave in (voice, moved)]
+    harmonics = np.arange(4, 25) * 125
+    assert levels[1][harmonics].sum() > 20 * levels[1][harmonics + 62].sum()
+    centres = [float((level[harmonics] ** 2 @ harmonics) / (level[harmonics] ** 2).sum()) for level in levels]
+    assert 1.1 < centres[1] / centres[0] < 1.3
+    assert np.allclose(bodies.reshaped(voice, 1.0)[512:-512], voice[512:-512], atol=1e-3)
+
+
+def test_each_copy_has_a_body_of_its_own(utterances: Path, tmp_path: Path) -> None:
+    options = {"seconds": 2, "seed": 0, "copies": 3, "resonances": (0.8, 1.25)}
+    long_form.build(utterances, tmp_path / "out", **options)
+    rows = read_manifest(tmp_path / "out" / MANIFEST)
+    waves = [soundfile.read(tmp_path / "out" / row["path"])[0] for row in rows]
+    assert len(rows) == 12
+    assert len({row["duration"] for row in rows if row["path"].startswith("a/00000")}) == 1
+    assert not any(np.array_equal(*pair) for pair in pairwise(waves) if len(pair[0]) == len(pair[1]))
+
+
+def test_bodies_that_cannot_be_are_refused(
+    utterances: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [str(utterances), "--out", str(tmp_path / "out"), "--resonances", "1.2", "0.8"]
+    monkeypatch.setattr("sys.argv", ["long_form.py", *words])
+    with pytest.raises(SystemExit) as ended:
+        long_form.main()
+    assert ended.value.code == 2
+    assert "--resonances are two numbers between 0.5 and 2, the lower first." in capsys.readouterr().err

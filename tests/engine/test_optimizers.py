@@ -1,4 +1,4 @@
-"""Adam, AdamW and Lion, and where weight decay goes."""
+"""Adam, AdamW, Lion and Muon, and where weight decay goes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from toys import RegressionTrainer, assert_identical, make, whole_state
 
-from madrigal.engine.optimizers import Lion, build_optimizer, decays, load_optimizer_state, optimizer_state
+from madrigal.engine.optimizers import Lion, Muon, build_optimizer, decays, load_optimizer_state, optimizer_state
 from madrigal.errors import UserError
 
 LR, WD = 0.1, 0.5
@@ -37,13 +37,14 @@ def with_gradients(named: dict[str, nn.Parameter], factor: float = 1.0) -> dict[
         ("adam", WD, torch.optim.Adam),
         ("adamw", 0.0, torch.optim.AdamW),
         ("lion", WD, Lion),
+        ("muon", WD, Muon),
     ],
 )
 def test_the_name_picks_the_optimizer(name: str, wd: float, kind: type) -> None:
     assert type(build_optimizer(parameters(), name=name, lr=LR, wd=wd)) is kind
 
 
-@pytest.mark.parametrize("name", ["adamw", "lion"])
+@pytest.mark.parametrize("name", ["adamw", "lion", "muon"])
 def test_one_dimensional_parameters_never_decay(name: str) -> None:
     decayed, plain = with_gradients(parameters()), with_gradients(parameters())
     build_optimizer(decayed, name=name, lr=LR, wd=WD).step()
@@ -115,7 +116,26 @@ def test_lion_leaves_a_parameter_without_gradient_alone() -> None:
     assert torch.equal(weight, torch.ones(2, 2))
 
 
-@pytest.mark.parametrize("name", ["adam", "adamw", "lion"])
+def test_muon_makes_the_steps_of_layers_orthogonal_and_leaves_all_else_to_adamw() -> None:
+    shapes = {"to_out.weight": (6, 24), "embedding.weight": (9, 6), "heads.0.weight": (9, 6), "to_out.bias": (6,)}
+    chance = torch.Generator().manual_seed(0)
+    stepped = {}
+    for name in ("muon", "adamw"):
+        named = {key: nn.Parameter(torch.zeros(shape)) for key, shape in shapes.items()}
+        for key, parameter in named.items():
+            parameter.grad = torch.randn(shapes[key], generator=chance.manual_seed(len(key)))
+        build_optimizer(named, name=name, lr=LR).step()
+        stepped[name] = named
+    step = -stepped["muon"]["to_out.weight"].detach()
+    # All directions of the gradient weigh about the same, and the whole is as long as a step of AdamW usually is.
+    lengths = torch.linalg.svdvals(step) / (0.2 * LR * 24**0.5)
+    assert 0.6 < lengths.min() and lengths.max() < 1.4
+    others = [key for key in shapes if key != "to_out.weight"]
+    assert all(torch.equal(stepped["muon"][key], stepped["adamw"][key]) for key in others)
+    assert not torch.equal(stepped["muon"]["to_out.weight"], stepped["adamw"]["to_out.weight"])
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "lion", "muon"])
 def test_the_state_goes_out_by_name_and_comes_back(name: str) -> None:
     one = with_gradients(parameters())
     first = build_optimizer(one, name=name, lr=LR, wd=WD)
@@ -131,9 +151,10 @@ def test_the_state_goes_out_by_name_and_comes_back(name: str) -> None:
     assert all(torch.equal(one[n], other[n]) for n in one)
 
 
-@pytest.mark.parametrize("name", ["adam", "adamw", "lion"])
+@pytest.mark.parametrize("name", ["adam", "adamw", "lion", "muon"])
 def test_every_optimizer_learns_and_resumes(tmp_path: Path, name: str) -> None:
-    options = {"optimizer": name, "wd": 1e-3, "lr": 4e-2, "num_train_steps": 40, "batch_size": 8}
+    lr = 0.2 if name == "muon" else 4e-2  # its steps are as long as Adam's late ones, a fifth of its first
+    options = {"optimizer": name, "wd": 1e-3, "lr": lr, "num_train_steps": 40, "batch_size": 8}
     trainer = make(RegressionTrainer, tmp_path / "a", **options)
     losses = []
     for _ in range(40):
