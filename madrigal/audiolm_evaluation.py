@@ -9,10 +9,11 @@ import numpy as np
 import torch
 
 from madrigal.audiolm.draws import drawn_with
-from madrigal.audiolm.loading import load_audiolm
+from madrigal.audiolm.loading import find_stages, load_audiolm
 from madrigal.audiolm.packing import Stream
 from madrigal.audiolm.pipeline import AudioLM
 from madrigal.audiolm.semantic import semantic_stream
+from madrigal.audiolm.source import TokenSource
 from madrigal.audiolm.stage import StageTransformer
 from madrigal.audiolm.whole_recipe import AudioLMRecipe
 from madrigal.data.audio import read
@@ -20,6 +21,7 @@ from madrigal.data.manifest import Entry, Manifest
 from madrigal.data.source import manifest_of
 from madrigal.data.tokens import PAD, TokenShards
 from madrigal.data.turns import by_turns, in_turn
+from madrigal.engine.learned import recipe_of
 from madrigal.engine.machine import prepare_process
 from madrigal.engine.recipe import build_config, read_recipe
 from madrigal.errors import UserError
@@ -58,9 +60,20 @@ def tokens_of(model: AudioLM, manifest: Manifest, entries: Sequence[Entry]) -> I
         yield Tokens(ids[0].cpu().numpy(), codes[0].cpu().numpy())
 
 
-def training_tokens(run: Path, model: AudioLM, manifest: Manifest) -> list[Tokens]:
-    """What the stages were trained on, the recordings of `manifest`, from the shards of their run."""
-    folder = run / "tokens"
+def learned_from(runs: Sequence[Path]) -> tuple[Manifest, Path | None]:
+    """The recordings that the stages were trained on, and where their tokens lie: nowhere, if each step made its own."""
+    if len(runs) == 1:
+        said = build_config(AudioLMRecipe, read_recipe(runs[0] / "recipe.yaml"), f"The recipe of {runs[0]}")
+        return manifest_of(said.data.path, runs[0] / "data" / "train"), runs[0] / "tokens"
+    coarse = find_stages(runs)["coarse"]
+    source = build_config(TokenSource, recipe_of(coarse).get("data", {}), f"The recipe of {coarse}")
+    return manifest_of(source.path, coarse / "data" / "train"), source.tokens
+
+
+def training_tokens(folder: Path | None, model: AudioLM, manifest: Manifest) -> list[Tokens]:
+    """The tokens of the recordings of `manifest`, from shards where there are any."""
+    if folder is None:
+        return list(tokens_of(model, manifest, list(manifest)))
     folder = folder / "train" if (folder / "train").is_dir() else folder
     semantic, acoustic = (TokenShards.find(folder, m.fingerprint(), manifest) for m in (model.wav2vec, model.codec))
     paths = [entry.path for entry in manifest if entry.path in semantic and entry.path in acoustic]
@@ -212,7 +225,7 @@ def impostors_of(manifest: Manifest, rate: int, seconds: float) -> list[tuple[st
 
 
 def evaluate_audiolm(
-    run: Path,
+    runs: Sequence[Path],
     *,
     data: Path,
     out: Path | None = None,
@@ -225,15 +238,17 @@ def evaluate_audiolm(
     device: str = "cpu",
     progress: Callable[..., None] | None = None,
 ) -> tuple[ContinuationReport, Path]:
-    """Judge the stages of a run on recordings of speakers that it has not heard; writes the report to a folder."""
+    """Judge one AudioLM run, or the runs of its stages, on recordings of speakers that they have not heard.
+
+    Writes the report to a folder, which by default is in the first of the runs.
+    """
     prepare_process()
-    model = load_audiolm([run], device=device)
-    folder = out or run / "evaluation"
+    model = load_audiolm(runs, device=device)
+    folder = out or runs[0] / "evaluation"
     manifest = manifest_of(data, folder / "data", anew=True)
-    said = build_config(AudioLMRecipe, read_recipe(run / "recipe.yaml"), f"The recipe of {run}")
-    trained_on = manifest_of(said.data.path, run / "data" / "train")
+    trained_on, tokens = learned_from(runs)
     test = list(tokens_of(model, manifest, in_turn(manifest)[:limit]))
-    found = perplexities(model, training_tokens(run, model, trained_on), test, progress=progress)
+    found = perplexities(model, training_tokens(tokens, model, trained_on), test, progress=progress)
     made = continuations(
         model,
         manifest,
@@ -256,12 +271,13 @@ def evaluate_audiolm(
         words=find_word_list(),
         impostors=others,
         stages=[StagePerplexity.of(name, own, others) for name, (own, others) in found.items()],
-        title=f"{run.name} on {len(made)} prompts",
+        title=f"{', '.join(run.name for run in runs)} on {len(made)} prompts",
         notes=[drawn_with(sampling, seed)],
         examples=8,
         progress=progress,
     )
-    curves = [s for name in found for s in select(read_curves(run / name), (name, f"valid/ema/{name}"))]
+    stages = find_stages(runs)
+    curves = [s for name in found for s in select(read_curves(stages[name]), (name, f"valid/ema/{name}"))]
     write_continuations(report, folder, curves)
     return report, folder
 

@@ -39,7 +39,7 @@ def load_audiolm(
     `tokenizer` and `codec` are for stages whose tokenizer and codec have moved. Every stage that was trained with an
     audio conditioner gets a copy of `audio_conditioner`, or of the one that its recipe names, with what it has learned.
     """
-    found = find_parts(runs, _stages_of)
+    found = find_stages(runs)
     missing = [name for name in ("semantic", "coarse") if name not in found]
     if missing:
         raise UserError(
@@ -88,6 +88,11 @@ def find_parts(runs: Sequence[str | Path] | str | Path, parts_of: Callable[[Path
                 raise UserError(f"There are two {name} stages: {found[name]} and {path}; name one of them.")
             found[name] = path
     return found
+
+
+def find_stages(runs: Sequence[str | Path]) -> dict[str, Path]:
+    """The run of every stage by its name, of one AudioLM run or of the runs of its stages."""
+    return find_parts(runs, _stages_of)
 
 
 def _stages_of(run: Path) -> dict[str, Path]:

@@ -51,9 +51,7 @@ class Muon(torch.optim.Optimizer):
     Steps of matrices are as long as AdamW's are (Liu et al. 2025, "Muon is Scalable"), so one rate serves both.
     """
 
-    def __init__(
-        self, matrices: list[dict[str, Any]], others: list[dict[str, Any]], *, lr: float, **adam: Any
-    ) -> None:
+    def __init__(self, matrices: list[dict[str, Any]], others: list[dict[str, Any]], *, lr: float, **adam: Any) -> None:
         super().__init__([*matrices, *others], {"lr": lr})
         halves: list[torch.optim.Optimizer] = []
         if matrices:

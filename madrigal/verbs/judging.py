@@ -27,6 +27,7 @@ KINDS = {
     "vqgan": "a vqgan",
     "muse": "a muse",
 }
+STAGES = ("semantic", "coarse", "fine")
 SPOKEN = ("codec", "vocoder", "audiolm", "speartts", "voicebox")
 FOR = {
     "recogniser": SPOKEN,
@@ -50,7 +51,13 @@ FOR = {
 
 
 def evaluate(
-    run: Annotated[str, typer.Argument(help="A run, a checkpoint, an exported folder or a shipped codec's name.")],
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN…",
+            help="A run, a checkpoint, an exported folder or a shipped codec's name; of AudioLM also its stages' runs.",
+        ),
+    ],
     data: Annotated[
         Path | None, typer.Option(help="A folder or manifest to judge on; default: a codec's own held-out files.")
     ] = None,
@@ -129,8 +136,9 @@ def evaluate(
 
     Example: `madrigal evaluate runs/codec --data prepared/test --kbps 3,6`
     """
+    run = runs[0]
     path = Path(run)
-    kind = _kind(path)
+    kind = _kind(path) if len(runs) == 1 else "audiolm"
     flowing: dict[str, Any] = {"steps": steps, "method": method, "cond_scale": cond_scale, "sway": sway}
     draws: dict[str, Any] = {"top_k": top_k, "top_p": top_p}
     drawing = {"seed": seed, "device": device}
@@ -187,7 +195,7 @@ def evaluate(
         from madrigal.judge.continuation_page import show_continuations
 
         options |= {**given(lengths), "sampling": samplings(temperature or CONTINUING, **draws)}
-        _judge(evaluate_audiolm, path, options, show_continuations, as_json=as_json)
+        _judge(evaluate_audiolm, [Path(run) for run in runs], options, show_continuations, as_json=as_json)
     elif kind == "vqgan":
         from madrigal.judge.picture_page import show_pictures
         from madrigal.muse_evaluation import evaluate_vqgan
@@ -216,7 +224,7 @@ def evaluate(
 
 def _judge(
     evaluation: "Callable[..., tuple[SavedReport, Path]]",
-    run: str | Path,
+    run: str | Path | list[Path],
     options: dict[str, Any],
     show: Callable[..., None],
     *,
@@ -254,7 +262,8 @@ def _kind(run: Path) -> str:
     system = str(read_recipe(run / "recipe.yaml").get("system"))
     kind = {"soundstream": "codec", "maskgit": "muse", "token-critic": "muse"}.get(system, system)
     if kind not in KINDS:
-        raise UserError(f"{run} is a run of {system}: evaluate takes {' or '.join(KINDS.values())}.")
+        stages = f"; name the runs of all its stages ({', '.join(STAGES)})" if system in STAGES else ""
+        raise UserError(f"{run} is a run of {system}: evaluate takes {' or '.join(KINDS.values())}{stages}.")
     return kind
 
 

@@ -11,6 +11,7 @@ from commanding import Command
 from stages import coarse_stage, semantic_stage
 
 from madrigal import audiolm_evaluation as judge
+from madrigal.audiolm.loading import load_audiolm
 from madrigal.audiolm.pipeline import AudioLM
 from madrigal.data.manifest import Manifest
 from madrigal.data.prepare import prepare
@@ -70,8 +71,35 @@ def test_the_limit_is_of_the_perplexities_too(
 
     monkeypatch.setattr(judge, "perplexities", count)
     with pytest.raises(Stop):
-        judge.evaluate_audiolm(run, data=manifest.root, out=tmp_path / "out", limit=3)
-    assert seen == [(8, 3)]
+        judge.evaluate_audiolm([run], data=manifest.root, out=tmp_path / "out", limit=3)
+    with pytest.raises(Stop):  # the stages by themselves, in any order, are the same
+        judge.evaluate_audiolm([run / "coarse", run / "semantic"], data=manifest.root, out=tmp_path / "out", limit=3)
+    assert seen == [(8, 3), (8, 3)]
+
+
+def test_stages_are_judged_on_the_tokens_that_they_were_trained_on(run: Path) -> None:
+    stages = [run / "semantic", run / "coarse"]
+    model = load_audiolm([run])
+    whole, apart = (
+        judge.training_tokens(place, model, known) for known, place in map(judge.learned_from, ([run], stages))
+    )
+    anew = judge.training_tokens(None, model, judge.learned_from([run])[0])
+    assert len(whole) == len(apart) == len(anew) > 0
+    for one, other, made in zip(whole, apart, anew, strict=True):
+        for name in ("semantic", "acoustic"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+            np.testing.assert_array_equal(getattr(one, name), getattr(made, name))
+
+
+def test_one_stage_alone_or_one_of_another_kind_is_refused(
+    run: Path, manifest: Manifest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = Command(capsys, "evaluate").refused
+    assert "name the runs of all its stages (semantic, coarse, fine)" in refused(
+        run / "coarse", "--data", manifest.root
+    )
+    assert "There are two coarse stages" in refused(run / "coarse", run, "--data", manifest.root)
+    assert "is a run of masked-prediction" in refused(run / "tokenizer", run / "coarse", "--data", manifest.root)
 
 
 def test_continuations_are_drawn_as_the_command_says(
