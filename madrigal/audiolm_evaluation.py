@@ -61,7 +61,7 @@ def tokens_of(model: AudioLM, manifest: Manifest, entries: Sequence[Entry]) -> I
 
 
 def learned_from(runs: Sequence[Path]) -> tuple[Manifest, Path | None]:
-    """The recordings that the stages were trained on, and where their tokens lie: nowhere, if each step made its own."""
+    """The recordings that the stages were trained on, and where their tokens lie; None: each step made its own."""
     if len(runs) == 1:
         said = build_config(AudioLMRecipe, read_recipe(runs[0] / "recipe.yaml"), f"The recipe of {runs[0]}")
         return manifest_of(said.data.path, runs[0] / "data" / "train"), runs[0] / "tokens"

@@ -80,9 +80,8 @@ def test_the_limit_is_of_the_perplexities_too(
 def test_stages_are_judged_on_the_tokens_that_they_were_trained_on(run: Path) -> None:
     stages = [run / "semantic", run / "coarse"]
     model = load_audiolm([run])
-    whole, apart = (
-        judge.training_tokens(place, model, known) for known, place in map(judge.learned_from, ([run], stages))
-    )
+    places = [judge.learned_from(runs) for runs in ([run], stages)]
+    whole, apart = (judge.training_tokens(place, model, known) for known, place in places)
     anew = judge.training_tokens(None, model, judge.learned_from([run])[0])
     assert len(whole) == len(apart) == len(anew) > 0
     for one, other, made in zip(whole, apart, anew, strict=True):
@@ -95,9 +94,8 @@ def test_one_stage_alone_or_one_of_another_kind_is_refused(
     run: Path, manifest: Manifest, capsys: pytest.CaptureFixture[str]
 ) -> None:
     refused = Command(capsys, "evaluate").refused
-    assert "name the runs of all its stages (semantic, coarse, fine)" in refused(
-        run / "coarse", "--data", manifest.root
-    )
+    said = refused(run / "coarse", "--data", manifest.root)
+    assert "name the runs of all its stages (semantic, coarse, fine)" in said
     assert "There are two coarse stages" in refused(run / "coarse", run, "--data", manifest.root)
     assert "is a run of masked-prediction" in refused(run / "tokenizer", run / "coarse", "--data", manifest.root)
 
