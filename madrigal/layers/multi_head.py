@@ -15,8 +15,8 @@ from madrigal.layers.sight import Sight
 class SelfAttention(nn.Module):
     """Queries, keys and values, all of the normed input. [batch, time, dim] -> the same shape.
 
-    `mix_values`: a learned share of the values, one for each head, is the first layer's. `index`: the layer's number.
-    With `cond_dim` the norm adapts to a vector [batch, cond_dim].
+    `value_residual`: a learned share of the values, one for each head, is the first layer's. `index`: the layer's
+    number. With `cond_dim` the norm adapts to a vector [batch, cond_dim].
     """
 
     def __init__(
@@ -28,18 +28,19 @@ class SelfAttention(nn.Module):
         *,
         dropout: float,
         qk_norm: bool,
-        mix_values: bool,
+        value_residual: bool,
         index: int,
         cond_dim: int | None = None,
     ) -> None:
         super().__init__()
         self.heads, self.kv_heads, self.dim_head = heads, kv_heads, dim_head
         self.dropout, self.index = dropout, index
+        self.tells_values = value_residual and index == 0
         self.norm: nn.Module = RMSNorm(dim) if cond_dim is None else AdaptiveRMSNorm(dim, cond_dim)
         self.to_qkv = nn.Linear(dim, (heads + 2 * kv_heads) * dim_head, bias=False)
         self.to_out = nn.Linear(heads * dim_head, dim, bias=False)
         self.qk_scale = nn.Parameter(torch.ones(heads + kv_heads, dim_head)) if qk_norm else None
-        self.value_mix = nn.Parameter(torch.zeros(kv_heads, 1)) if mix_values else None
+        self.value_mix = nn.Parameter(torch.zeros(kv_heads, 1)) if value_residual and index else None
 
     def forward(
         self,
@@ -48,8 +49,8 @@ class SelfAttention(nn.Module):
         first_values: Tensor | None,
         cache: KeyValueCache | None,
         cond: Tensor | Adapted | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Returns also the values as they were before they were mixed, [batch, time, kv_heads, dim_head]."""
+    ) -> tuple[Tensor, Tensor | None]:
+        """Returns also the values [batch, time, kv_heads, dim_head], if later layers mix them with their own."""
         normed = self.norm(x) if cond is None else self.norm(x, cond)
         qkv = self.to_qkv(normed).unflatten(-1, (-1, self.dim_head))
         both, values = qkv.split((self.heads + self.kv_heads, self.kv_heads), dim=2)
@@ -58,9 +59,12 @@ class SelfAttention(nn.Module):
         if cache is not None:
             key, value = cache.append(self.index, key, value)
         out = attend(query, key, value, sight.bias, sight.reach, self.dropout if self.training else 0.0)
-        return self.to_out(out.transpose(1, 2).flatten(2)), values
+        # Values that nobody asks for would have a gradient all the same where a layer is compiled, of zeros.
+        return self.to_out(out.transpose(1, 2).flatten(2)), values if self.tells_values else None
 
-    def step(self, x: Tensor, sight: Sight, first_values: Tensor | None, cache: KeyValueCache) -> tuple[Tensor, Tensor]:
+    def step(
+        self, x: Tensor, sight: Sight, first_values: Tensor | None, cache: KeyValueCache
+    ) -> tuple[Tensor, Tensor | None]:
         """The same for one token in each row, [batch, dim]; a fraction of the calls, which is what one token costs."""
         shared = self.heads + self.kv_heads
         qkv = torch.mm(unit(x), cache.weight(self.to_qkv, self.norm)).view(len(x), -1, self.dim_head)
@@ -68,7 +72,7 @@ class SelfAttention(nn.Module):
         value = self._mixed(values, first_values)
         key, value = cache.append_one(self.index, both.narrow(1, self.heads, self.kv_heads), value)
         out = attend_one(both.narrow(1, 0, self.heads), key, value, sight.bias)
-        return torch.mm(out, cache.weight(self.to_out)), values
+        return torch.mm(out, cache.weight(self.to_out)), values if self.tells_values else None
 
     def _placed(self, both: Tensor, sight: Sight) -> Tensor:
         """Queries and keys [..., heads + kv_heads, dim_head], normed if asked for and turned by their positions."""

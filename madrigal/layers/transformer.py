@@ -78,7 +78,7 @@ class Transformer(nn.Module):
                 dim_head,
                 dropout=attn_dropout,
                 qk_norm=qk_norm,
-                mix_values=value_residual and index > 0,
+                value_residual=value_residual,
                 index=index,
                 cond_dim=cond_dim,
             )
@@ -219,7 +219,7 @@ class Transformer(nn.Module):
             elif index >= len(self.layers) - len(self.joins):
                 # Added to the stream, so that this is not rounded where autocast rounds the product.
                 x = x + self.joins[len(kept) - 1](torch.cat((x, kept.pop()), dim=-1))
-            run: Callable[..., tuple[Tensor, Tensor]] = layer.step if is_step else layer  # type: ignore[assignment]
+            run: Callable[..., tuple[Tensor, Tensor | None]] = layer.step if is_step else layer  # type: ignore[assignment]
             x, values = run(x, sight, first_values, context, context_bias, cache, *more)
             first_values = values if first_values is None else first_values
             if hidden is not None:

@@ -36,8 +36,8 @@ class Layer(nn.Module):
         context_bias: Tensor | None,
         cache: KeyValueCache | None,
         cond: Tensor | Adapted | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Returns also the attention's values. `cond` [batch, cond_dim] is what the norms adapt to, if they do."""
+    ) -> tuple[Tensor, Tensor | None]:
+        """Returns also the attention's values, if it tells them. `cond` [batch, cond_dim] is what the norms adapt to, if they do."""
         entry, leave = self._connect(0, x)
         out, values = self.attention(entry, sight, first_values, cache, cond)
         x = leave(out)
@@ -55,7 +55,7 @@ class Layer(nn.Module):
         context: Tensor | None,
         context_bias: Tensor | None,
         cache: KeyValueCache,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor | None]:
         """The same for one token in each row, [batch, dim]."""
         entry, leave = self._connect(0, x)
         out, values = self.attention.step(entry, sight, first_values, cache)
