@@ -206,8 +206,8 @@ class Transformer(nn.Module):
         is_step = cache is not None and x.shape[1] == 1 and on_cpu(x)
         if is_step:
             x = x.squeeze(1)
-            if sight.rotation is not None and sight.rotation[0].ndim == 4:
-                sight.rotation = sight.rotation[0].squeeze(1), sight.rotation[1].squeeze(1)
+            if sight.rotation is not None and sight.rotation[0].ndim == 5:
+                sight.rotation = sight.rotation[0].squeeze(2), sight.rotation[1].squeeze(2)
         if self.residual_streams > 1:
             x = x.unsqueeze(-2).expand(*x.shape[:-1], self.residual_streams, -1)
         first_values = None

@@ -37,7 +37,7 @@ class Layer(nn.Module):
         cache: KeyValueCache | None,
         cond: Tensor | Adapted | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Returns also the attention's values, if it tells them. `cond` [batch, cond_dim] is what the norms adapt to, if they do."""
+        """Returns also the attention's values, if it tells them. `cond` [batch, cond_dim]: what the norms adapt to."""
         entry, leave = self._connect(0, x)
         out, values = self.attention(entry, sight, first_values, cache, cond)
         x = leave(out)

@@ -223,7 +223,7 @@ def test_a_model_of_bfloat16_runs() -> None:
     assert out.dtype == torch.bfloat16
     # The turns of far positions are not lost in bfloat16: one table of full precision is rounded at its end.
     cos, _ = model.positions.table(4000, torch.bfloat16, torch.device("cpu"))  # type: ignore[union-attr,operator]
-    assert cos[3999, 0] == torch.tensor(math.cos(3999)).bfloat16()
+    assert cos[3999, 0, 0] == torch.tensor(math.cos(3999)).bfloat16()
 
 
 def test_AM4_training_goes_on_after_inference_mode() -> None:
