@@ -131,9 +131,8 @@ class MaskGit(Tokenised, Pretrained):
         net, context = self.transformer, self._dropped(self.transformer.condition(**given), drop)
         hidden, wanted = self.masked(ids)
         past = self._first_try(hidden, context, cond_ids, shown_first)
-        embed = net.embed(hidden, context, cond_ids=cond_ids, past=past)
-        # Only what is asked for is computed.
-        logits, truth = net.to_out(embed[wanted]), ids.flatten(1)[wanted]
+        embed = net.embed(hidden, context, cond_ids=cond_ids, past=past, wanted=wanted)
+        logits, truth = net.to_out(embed), ids.flatten(1)[wanted]
         loss, logits = F.cross_entropy(logits.float(), truth), logits.detach()
         critic = self._critic_loss(ids, wanted, logits, given, cond_ids, drop) if with_critic else None
         return Outcome(loss, logits, truth, critic)
