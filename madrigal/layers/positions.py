@@ -77,9 +77,7 @@ def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 def swapped(x: Tensor) -> Tensor:
     """The halves [..., 2, dim_head / 2] in each other's place."""
-    if torch.compiler.is_compiling():  # another way of counting, where a cat would be a copy
-        return x.flip(-2)
-    return torch.cat(x.chunk(2, dim=-2)[::-1], dim=-2)
+    return x.roll(1, -2)
 
 
 class DynamicPositionBias(nn.Module):
