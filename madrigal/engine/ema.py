@@ -35,24 +35,24 @@ class ExponentialMovingAverage:
         self._aliases = aliases | more
         self._average = {name: p.detach().clone() for name, p in self._parameters.items()}
         self._copies = {name: b.detach().clone() for name, b in self._buffers.items()}
+        self._is_online = False  # it equals the online weights, and is copied from them when somebody asks
 
     @torch.no_grad()
     def update(self, step: int) -> None:
         """Take in the weights after `step` finished steps."""
         if step <= self.update_after_step:
-            for name, parameter in self._parameters.items():
-                self._average[name].copy_(parameter)
+            self._is_online = True
+            if step == self.update_after_step:
+                self._settle()
         elif step % self.update_every == 0:
             online = [self._parameters[name].detach() for name in self._average]
             torch._foreach_lerp_(list(self._average.values()), online, 1.0 - self.beta)
-        else:
-            return
-        for name, buffer in self._buffers.items():
-            self._copies[name].copy_(buffer)
+            self._copy_buffers()
 
     @contextmanager
     def swapped(self) -> Iterator[None]:
         """Inside, the modules hold the average."""
+        self._settle()
         self._swap()
         try:
             yield
@@ -61,12 +61,26 @@ class ExponentialMovingAverage:
 
     def state_dict(self) -> dict[str, Tensor]:
         """The average by name, as the modules' own state dict would name it."""
+        self._settle()
         own = {**self._average, **self._copies}
         return own | {alias: own[name].clone() for alias, name in self._aliases.items()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self._is_online = False
         for name, tensor in {**self._average, **self._copies}.items():
             tensor.copy_(state[name])
+
+    @torch.no_grad()
+    def _settle(self) -> None:
+        if self._is_online:
+            for name, parameter in self._parameters.items():
+                self._average[name].copy_(parameter)
+            self._copy_buffers()
+            self._is_online = False
+
+    def _copy_buffers(self) -> None:
+        for name, buffer in self._buffers.items():
+            self._copies[name].copy_(buffer)
 
     def _swap(self) -> None:
         for own, held in ((self._parameters, self._average), (self._buffers, self._copies)):

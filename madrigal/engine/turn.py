@@ -92,7 +92,8 @@ class TurnState:
         scale_was_to_blame = self.precision.update(finite)
         if finite:
             self.skipped_in_a_row = 0
-            if self.max_grad_norm is not None:
+            # torch would walk over all gradients and multiply them by one where the norm is not too large.
+            if self.max_grad_norm is not None and float(norm) + 1e-6 > self.max_grad_norm:
                 torch.nn.utils.clip_grads_with_norm_(self.trainable, self.max_grad_norm, norm)
             for group in self.optimizer.param_groups:
                 group["lr"] = self.learning_rate(step)

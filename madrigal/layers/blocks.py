@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 ROWS = 256  # of a block: queries times the heads that share a key
@@ -54,17 +55,18 @@ class _BlockAttention(torch.autograd.Function):
             blocks = _Blocks(query, key, bias, reach)
             values = value.flatten(0, 1)
             for span, seen in blocks:
-                weights = blocks.weights(span, seen)
-                out.append(torch.bmm(weights, values[:, :seen]))
+                weights, share = blocks.weights(span, seen)
+                out.append(_times(torch.bmm(weights, values[:, :seen]), share))
                 if keep:
-                    kept.append(weights)
-        ctx.save_for_backward(query, key, value, bias, *kept)
+                    kept += [weights, share]
+            joined = blocks.joined(out)
+        ctx.save_for_backward(query, key, value, bias, joined if torch.compiler.is_compiling() else None, *kept)
         ctx.reach = reach
-        return blocks.heads(blocks.joined(out))
+        return blocks.heads(joined)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, bias, *kept = ctx.saved_tensors
+        query, key, value, bias, out, *kept = ctx.saved_tensors
         with torch.autocast(query.device.type, enabled=False):
             blocks = _Blocks(query, key, bias, ctx.reach)
             values, grads = value.flatten(0, 1), blocks.rows(grad)
@@ -72,11 +74,14 @@ class _BlockAttention(torch.autograd.Function):
             for_keys, for_values = blocks.sums(values), blocks.sums(values)
             for_bias = torch.zeros_like(bias) if ctx.needs_input_grad[3] else None
             for number, (span, seen) in enumerate(blocks):
-                weights = kept[number] if kept else blocks.weights(span, seen)
-                above = grads[:, span].flatten(1, 2)
+                weights, share = kept[2 * number : 2 * number + 2] if kept else blocks.weights(span, seen)
+                above = _times(grads[:, span].flatten(1, 2), share)
                 for_values.add(torch.bmm(weights.transpose(1, 2), above))
-                above = torch.bmm(above, values[:, :seen].transpose(1, 2))
-                scores = torch._softmax_backward_data(above, weights, -1, weights.dtype)
+                scores = torch.bmm(above, values[:, :seen].transpose(1, 2))
+                if out is None:
+                    scores = torch._softmax_backward_data(scores, weights, -1, weights.dtype)
+                else:  # what would be summed over all keys is known from what came out
+                    scores = weights * (scores - (above * out[:, span].flatten(1, 2)).sum(-1, keepdim=True))
                 if for_bias is not None:
                     part = span if for_bias.shape[2] > 1 else slice(None)
                     for_bias[..., part, :seen] += blocks.of_bias(scores, span, seen)
@@ -84,6 +89,10 @@ class _BlockAttention(torch.autograd.Function):
                 for_keys.add(blocks.scaled(scores.transpose(1, 2), blocks.query[:, span].flatten(1, 2)))
         above = blocks.heads(blocks.joined(for_query))
         return above, for_keys.total.view(key.shape), for_values.total.view(key.shape), for_bias, None
+
+
+def _times(rows: Tensor, share: Tensor | None) -> Tensor:
+    return rows if share is None else (rows * share).to(rows.dtype)
 
 
 class _Sums:
@@ -125,8 +134,9 @@ class _Blocks:
         else:  # of one size: a last block of a few queries costs almost as much as a whole one
             self.size = -(-self.time // -(-self.time // self.size))
         if bias is None and reach is not None:
-            self.later = query.new_full((self.size, 1, self.size), float("-inf"))
-            self.later[:, 0].triu_(1)
+            # As wide as the past of the last block, nothing of which is hidden, and the block itself.
+            later = query.new_full((self.size, self.size), float("-inf")).triu_(1)
+            self.later = F.pad(later, (self.count, 0))[:, None]
 
     def __iter__(self) -> Iterator[tuple[slice, int]]:
         past = self.count - self.time
@@ -139,23 +149,41 @@ class _Blocks:
         """Nothing yet, for keys or values [batch * kv_heads, keys, dim_head]."""
         return _Sums(like, is_alone=self.size >= self.time and self.reach is None)
 
-    def weights(self, span: slice, seen: int) -> Tensor:
-        """[batch * kv_heads, queries * group, seen], each row of which sums to one."""
+    def weights(self, span: slice, seen: int) -> tuple[Tensor, Tensor | None]:
+        """[batch * kv_heads, queries * group, seen], and what to multiply its rows by, if they do not sum to one."""
         query = self.query[:, span]
-        flat = query.flatten(1, 2)
-        scores = self.scaled(flat, self.keys[:, :seen].transpose(1, 2))
+        flat, keys = query.flatten(1, 2), self.keys[:, :seen].transpose(1, 2)
+        hidden, split = None, (len(flat), *query.shape[1:3], seen)
         if self.bias is not None:
-            bias = self.bias_of(span, seen)
-            split = (self.kv_heads, -1) if bias.shape[1] > 1 else (1, 1)
-            shape = (self.batch, self.kv_heads, *query.shape[1:3], seen)
-            scores.view(shape).add_(bias.unflatten(1, split).transpose(2, 3))
+            hidden = self.bias_of(span, seen)
+            hidden = hidden.unflatten(1, (self.kv_heads, -1) if hidden.shape[1] > 1 else (1, 1)).transpose(2, 3)
+            split = (self.batch, self.kv_heads, *split[1:])
         elif self.reach is not None:
             length = query.shape[1]
-            scores.view(len(flat), length, -1, seen)[..., seen - length :] += self.later[:length, :, :length]
-        return scores.softmax(dim=-1)
+            hidden = self.later[:length, :, self.count - seen + length : self.count + length]
+        if torch.compiler.is_compiling():
+            return self._raised(torch.bmm(flat, keys), split, hidden)
+        scores = self.scaled(flat, keys)
+        if hidden is not None:
+            own = 0 if self.bias is not None else seen - query.shape[1]  # of the order, the past hides nothing
+            scores.view(split)[..., own:] += hidden[..., own:]
+        return scores.softmax(dim=-1), None
+
+    def _raised(self, scores: Tensor, split: tuple[int, ...], hidden: Tensor | None) -> tuple[Tensor, Tensor]:
+        """A softmax for the compiler: its rows are divided by their sums when they have become shorter.
+
+        The scale comes last, or else the compiler finds a softmax of its own in this, which is slower.
+        """
+        exact = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        if hidden is not None:
+            exact = (exact.view(split) + hidden / self.scale).view(scores.shape)
+        raised = ((exact - exact.amax(dim=-1, keepdim=True)) * self.scale).exp()
+        return raised.to(scores.dtype), 1 / raised.sum(dim=-1, keepdim=True)
 
     def scaled(self, first: Tensor, second: Tensor) -> Tensor:
         """The product of two batches of matrices, times the scale, which costs nothing more."""
+        if torch.compiler.is_compiling():  # the compiler would fill what is only there for its shape, as large as this
+            return torch.bmm(first, second) * self.scale
         return torch.baddbmm(first.new_empty(1, 1, 1), first, second, beta=0, alpha=self.scale)
 
     def bias_of(self, span: slice, seen: int) -> Tensor:

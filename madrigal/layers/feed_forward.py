@@ -1,5 +1,6 @@
 """The gated feed-forward that every transformer here shares."""
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -42,12 +43,31 @@ class _Gated(torch.autograd.Function):
         x, opened = ctx.saved_tensors
         value, gate = x.chunk(2)
         if torch.compiler.is_compiling():  # what compiles would go over both halves for each of them
+            if x.dtype == torch.bfloat16:
+                opened, slope = _opened(gate.float())
+                return torch.cat(((grad * opened).to(x.dtype), (grad * value * slope).to(x.dtype)))
             return torch.cat((grad * opened, torch.ops.aten.gelu_backward(grad * value, gate)))
         out = torch.empty_like(x)
         for_value, for_gate = out.chunk(2)
         torch.mul(grad, opened, out=for_value)
         torch.ops.aten.gelu_backward.grad_input(grad * value, gate, grad_input=for_gate)
         return out
+
+
+def _opened(gate: Tensor) -> tuple[Tensor, Tensor]:
+    """GELU and its derivative by one exponential, which the normal distribution and its density share.
+
+    The distribution is formula 7.1.26 of Abramowitz and Stegun, which torch's erf is on a CPU: off by 1e-7 at most.
+    """
+    distance = gate.abs()
+    falling = torch.exp(distance * distance * -0.5)
+    near = 1 / (1 + 0.3275911 * 0.5**0.5 * distance)
+    series = 0.0
+    for coefficient in (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592):
+        series = (series + coefficient) * near
+    beyond = 0.5 * falling * series
+    below = torch.where(gate < 0, beyond, 1 - beyond)
+    return gate * below, below + gate * falling * (2 * math.pi) ** -0.5
 
 
 class FeedForward(nn.Sequential):
@@ -72,10 +92,12 @@ class FeedForward(nn.Sequential):
         # Inside, a row is a column: so value and gate are each of one piece, and the products are faster by a third on
         # a CPU where `inner` is no multiple of what its registers hold.
         hidden = gate(torch.mm(inwards.weight, normed.flatten(0, -2).T))
-        return torch.mm(hidden.T, outwards.weight.T).view(x.shape)
+        return F.linear(hidden.T, outwards.weight).view(x.shape)
 
     def step(self, x: Tensor, cache: KeyValueCache) -> Tensor:
         """The same for one token in each row, [batch, dim]."""
         norm, inwards, _, outwards = self
         value, gate = torch.mm(unit(x), cache.weight(inwards, norm)).chunk(2, dim=-1)
-        return torch.mm(value * F.gelu(gate), cache.weight(outwards))
+        # A GELU by its formula: torch's own asks oneDNN, and asking takes longer than the answer for so few numbers.
+        opened = torch.addcmul(gate, gate, torch.erf(gate * 0.5**0.5)).mul_(0.5)
+        return torch.mm(opened.mul_(value), cache.weight(outwards))

@@ -15,8 +15,8 @@ from madrigal.layers.sight import Sight
 class SelfAttention(nn.Module):
     """Queries, keys and values, all of the normed input. [batch, time, dim] -> the same shape.
 
-    `mix_values`: a learned share of the values, one for each head, is the first layer's. `index`: the layer's number.
-    With `cond_dim` the norm adapts to a vector [batch, cond_dim].
+    `value_residual`: a learned share of the values, one for each head, is the first layer's. `index`: the layer's
+    number. With `cond_dim` the norm adapts to a vector [batch, cond_dim].
     """
 
     def __init__(
@@ -28,18 +28,21 @@ class SelfAttention(nn.Module):
         *,
         dropout: float,
         qk_norm: bool,
-        mix_values: bool,
+        value_residual: bool,
         index: int,
         cond_dim: int | None = None,
     ) -> None:
         super().__init__()
         self.heads, self.kv_heads, self.dim_head = heads, kv_heads, dim_head
+        # A head's vector is counted by halves, which is what turns it; an odd one is never turned.
+        self.halves = (1, dim_head) if dim_head % 2 else (2, dim_head // 2)
         self.dropout, self.index = dropout, index
+        self.tells_values = value_residual and index == 0
         self.norm: nn.Module = RMSNorm(dim) if cond_dim is None else AdaptiveRMSNorm(dim, cond_dim)
         self.to_qkv = nn.Linear(dim, (heads + 2 * kv_heads) * dim_head, bias=False)
         self.to_out = nn.Linear(heads * dim_head, dim, bias=False)
         self.qk_scale = nn.Parameter(torch.ones(heads + kv_heads, dim_head)) if qk_norm else None
-        self.value_mix = nn.Parameter(torch.zeros(kv_heads, 1)) if mix_values else None
+        self.value_mix = nn.Parameter(torch.zeros(kv_heads, 1)) if value_residual and index else None
 
     def forward(
         self,
@@ -48,38 +51,61 @@ class SelfAttention(nn.Module):
         first_values: Tensor | None,
         cache: KeyValueCache | None,
         cond: Tensor | Adapted | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Returns also the values as they were before they were mixed, [batch, time, kv_heads, dim_head]."""
+    ) -> tuple[Tensor, Tensor | None]:
+        """Returns also the values [batch, kv_heads, time, dim_head], if later layers mix them with their own."""
         normed = self.norm(x) if cond is None else self.norm(x, cond)
-        qkv = self.to_qkv(normed).unflatten(-1, (-1, self.dim_head))
-        both, values = qkv.split((self.heads + self.kv_heads, self.kv_heads), dim=2)
-        query, key = self._placed(both, sight).transpose(1, 2).split((self.heads, self.kv_heads), dim=1)
-        value = self._mixed(values, first_values).transpose(1, 2)
+        qkv = self.to_qkv(normed).unflatten(-1, (-1, *self.halves)).transpose(1, 2)
+        query, key, values = qkv.split((self.heads, self.kv_heads, self.kv_heads), dim=1)
+        scales = (None, None)
+        if self.qk_scale is not None:
+            scales = self.qk_scale.view(-1, 1, *self.halves).split((self.heads, self.kv_heads))
+        query, key = (self._put(x, scale, sight) for x, scale in zip((query, key), scales, strict=True))
+        values = values.flatten(-2)
+        value = self._mixed(values, first_values)
         if cache is not None:
             key, value = cache.append(self.index, key, value)
         out = attend(query, key, value, sight.bias, sight.reach, self.dropout if self.training else 0.0)
-        return self.to_out(out.transpose(1, 2).flatten(2)), values
+        # Values that nobody asks for would have a gradient all the same where a layer is compiled, of zeros.
+        return self.to_out(out.transpose(1, 2).flatten(2)), values if self.tells_values else None
 
-    def step(self, x: Tensor, sight: Sight, first_values: Tensor | None, cache: KeyValueCache) -> tuple[Tensor, Tensor]:
+    def step(
+        self, x: Tensor, sight: Sight, first_values: Tensor | None, cache: KeyValueCache
+    ) -> tuple[Tensor, Tensor | None]:
         """The same for one token in each row, [batch, dim]; a fraction of the calls, which is what one token costs."""
         shared = self.heads + self.kv_heads
-        qkv = torch.mm(unit(x), cache.weight(self.to_qkv, self.norm)).view(len(x), -1, self.dim_head)
-        both, values = self._placed(qkv.narrow(1, 0, shared), sight), qkv.narrow(1, shared, self.kv_heads)
+        qkv = torch.mm(unit(x), cache.weight(self.to_qkv, self.norm)).view(len(x), -1, *self.halves)
+        scale = None if self.qk_scale is None else self.qk_scale.view(-1, *self.halves)
+        both, values = (
+            self._placed(qkv.narrow(1, 0, shared), scale, sight).flatten(-2),
+            qkv.narrow(1, shared, self.kv_heads),
+        )
+        values = values.flatten(-2)
         value = self._mixed(values, first_values)
         key, value = cache.append_one(self.index, both.narrow(1, self.heads, self.kv_heads), value)
         out = attend_one(both.narrow(1, 0, self.heads), key, value, sight.bias)
-        return torch.mm(out, cache.weight(self.to_out)), values
+        return torch.mm(out, cache.weight(self.to_out)), values if self.tells_values else None
 
-    def _placed(self, both: Tensor, sight: Sight) -> Tensor:
-        """Queries and keys [..., heads + kv_heads, dim_head], normed if asked for and turned by their positions."""
-        if self.qk_scale is not None:
-            return normed_and_turned(both, self.qk_scale, sight.rotation)
-        return both if sight.rotation is None else turn(both, *sight.rotation)
+    def _put(self, x: Tensor, scale: Tensor | None, sight: Sight) -> Tensor:
+        """Queries or keys by halves, placed -> [batch, heads, time, dim_head], one head's after another's in memory.
+
+        Put in order before they are placed, they are walked over quickly; the compiler writes them in order when it
+        computes them, if they are not whole yet.
+        """
+        if torch.compiler.is_compiling():
+            return self._placed(x, scale, sight).contiguous().flatten(-2)
+        return self._placed(x.contiguous(), scale, sight).flatten(-2)
+
+    def _placed(self, x: Tensor, scale: Tensor | None, sight: Sight) -> Tensor:
+        """Queries or keys [batch, heads, (time,) 2, dim_head / 2], normed if asked for, turned by their positions."""
+        if scale is not None:
+            return normed_and_turned(x, scale, sight.rotation)
+        return x if sight.rotation is None else turn(x, *sight.rotation)
 
     def _mixed(self, values: Tensor, first: Tensor | None) -> Tensor:
         if self.value_mix is None or first is None:
             return values
-        return torch.lerp(values, first, self.value_mix.sigmoid().to(values.dtype))
+        share = self.value_mix.sigmoid().to(values.dtype)
+        return torch.lerp(values, first, share.unsqueeze(-1) if values.ndim == 4 else share)
 
 
 class CrossAttention(nn.Module):

@@ -11,7 +11,8 @@ EPS = torch.finfo(torch.float32).eps
 
 
 def normed_and_turned(x: Tensor, scale: Tensor, rotation: tuple[Tensor, Tensor] | None) -> Tensor:
-    """x [..., heads, dim_head], each vector divided by its root mean square, times `scale` [heads, dim_head], turned.
+    """Heads' vectors in halves, x [batch, heads, time, 2, dim_head / 2], divided by their root mean squares, times
+    `scale` [heads, 1, 2, dim_head / 2], turned. Without a way back, x and `scale` may have no axis of time.
 
     `rotation`: cos and sin that broadcast over x; None = nothing is turned.
     """
@@ -23,13 +24,15 @@ def normed_and_turned(x: Tensor, scale: Tensor, rotation: tuple[Tensor, Tensor] 
 
 
 def _forward(x: Tensor, scale: Tensor, rotation: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor]:
-    """The result, and one over the root mean squares, [..., heads, 1]."""
-    length = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.promote_types(x.dtype, torch.float32))
-    inverse = (length.square() / x.shape[-1] + EPS).rsqrt().to(x.dtype)
+    """The result, and one over the root mean squares, [..., 1, 1]."""
+    full = torch.promote_types(x.dtype, torch.float32)
+    length = torch.linalg.vector_norm(x.flatten(-2), dim=-1, keepdim=True, dtype=full).unsqueeze(-1)
+    inverse = (length.square() / x.shape[-2:].numel() + EPS).rsqrt().to(x.dtype)
     if rotation is None:
         return (x * scale).mul_(inverse), inverse
     cos, sin = rotation
-    if 2 * cos.numel() * x.shape[-2] > x.numel():
+    heads = len(scale)
+    if 2 * cos.numel() * heads > x.numel():
         return turn(x * scale, cos, sin).mul_(inverse), inverse
     # Where many rows share their turns, the scale goes into these; the length comes last.
     return turn(x, cos * scale, sin * swapped(scale)).mul_(inverse), inverse
@@ -52,7 +55,7 @@ class _NormAndTurn(torch.autograd.Function):
                 # The way back of a turn: the halves change places after they were weighed, not before.
                 back = torch.addcmul(swapped(grad * sin), grad, cos)
             weighed = back * inverse
-            for_scale = (weighed * x).flatten(0, -3).sum(0, dtype=scale.dtype)
+            for_scale = (weighed * x).sum((0, 2), dtype=scale.dtype).view(scale.shape)
             weighed *= scale.to(x.dtype)
-            shrink = torch.linalg.vecdot(weighed, x).unsqueeze(-1) * inverse.square() / -x.shape[-1]
+            shrink = (weighed * x).sum((-2, -1), keepdim=True) * inverse.square() / -x.shape[-2:].numel()
         return torch.addcmul(weighed, x, shrink), for_scale, None, None

@@ -23,7 +23,8 @@ class RotaryPositions(nn.Module):
         positions = torch.arange(count, device=key.device)
         cos, sin = (t.to(key.dtype) for t in self._angles(positions))
         first = count - query.shape[-2]
-        query, key = turn(query, cos[first:], sin[first:]), turn(key, cos, sin)
+        query, key = (t.unflatten(-1, (2, -1)) for t in (query, key))
+        query, key = turn(query, cos[first:], sin[first:]).flatten(-2), turn(key, cos, sin).flatten(-2)
         if self.xpos_scale_base is None:
             return query, key
         decays = (self._steps(key.device) + 0.4) / 1.4
@@ -32,7 +33,7 @@ class RotaryPositions(nn.Module):
         return query * scale[first:], key / scale
 
     def table(self, length: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-        """The turns of `length` or more positions, [positions, dim_head] each, kept for later calls."""
+        """The turns of `length` or more positions, [positions, 2, dim_head / 2] each, kept for later calls."""
         kept = self._table
         if kept is None or len(kept[0]) < length or kept[0].dtype != dtype or kept[0].device != device:
             # Rounded up, so that a growing sequence asks for a new table only now and then. A tensor made under
@@ -50,7 +51,7 @@ class RotaryPositions(nn.Module):
         # Always in full precision: frequencies in bfloat16 would lose their way after a few hundred positions.
         angles = positions[:, None] * 10000.0 ** -self._steps(positions.device)
         cos, sin = angles.cos(), angles.sin()
-        return torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)
+        return torch.stack((cos, cos), dim=-2), torch.stack((-sin, sin), dim=-2)
 
 
 class SinusoidalPositions(nn.Module):
@@ -66,18 +67,17 @@ class SinusoidalPositions(nn.Module):
     def forward(self, positions: Tensor) -> Tensor:
         most = int(positions.max()) + 1 if positions.numel() else 1
         cos, sin = self._turns.table(most, torch.float32, positions.device)
-        half = cos.shape[1] // 2
-        return torch.cat((cos[positions, :half], sin[positions, half:]), dim=-1)
+        return torch.cat((cos[positions, 0], sin[positions, 1]), dim=-1)
 
 
 def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn the pairs (x[i], x[i + half]) of the last dimension; `sin` carries a minus in its first half."""
+    """Turn the pairs of the halves of vectors, x [..., 2, dim_head / 2]; `sin` carries a minus in its first half."""
     return torch.addcmul(x * cos, swapped(x), sin)
 
 
 def swapped(x: Tensor) -> Tensor:
-    """The halves of the last dimension, in each other's place; a roll would be compiled to go one by one."""
-    return torch.cat(x.chunk(2, dim=-1)[::-1], dim=-1)
+    """The halves [..., 2, dim_head / 2] in each other's place."""
+    return x.roll(1, -2)
 
 
 class DynamicPositionBias(nn.Module):

@@ -19,9 +19,10 @@ HIDDEN = float("-inf")
 class Sight:
     """What attention needs to know beside queries, keys and values.
 
-    `rotation`: cos and sin, broadcast over [batch, time, heads, dim_head]. `bias`: added to the scores, broadcast over
-    [batch, heads, time, keys], -inf for what is not seen. `reach`: no query sees a key after itself, unless it is one
-    of the first `reach` keys; None = there is no order. Without a bias, the order is all there is to obey.
+    `rotation`: cos and sin, broadcast over [batch, heads, time, 2, dim_head / 2]. `bias`: added to the scores,
+    broadcast over [batch, heads, time, keys], -inf for what is not seen. `reach`: no query sees a key after itself,
+    unless it is one of the first `reach` keys; None = there is no order. Without a bias, the order is all there is to
+    obey.
     """
 
     rotation: tuple[Tensor, Tensor] | None = None
@@ -82,8 +83,8 @@ def _rotation(
     rows = at if at is not None else None if standing is None else standing[:, past:]
     cos, sin = positions.table(keys if at is None else int(at.max()) + 1, dtype, device)
     if rows is None:
-        return cos[past:keys, None], sin[past:keys, None]
-    return cos[rows].unsqueeze(2), sin[rows].unsqueeze(2)
+        return cos[past:keys], sin[past:keys]
+    return cos[rows].unsqueeze(1), sin[rows].unsqueeze(1)
 
 
 def _seen(

@@ -78,7 +78,7 @@ class Transformer(nn.Module):
                 dim_head,
                 dropout=attn_dropout,
                 qk_norm=qk_norm,
-                mix_values=value_residual and index > 0,
+                value_residual=value_residual,
                 index=index,
                 cond_dim=cond_dim,
             )
@@ -121,6 +121,7 @@ class Transformer(nn.Module):
         cache: KeyValueCache | None = None,
         cond: Tensor | Adapted | None = None,
         hidden: list[Tensor] | None = None,
+        wanted: Tensor | None = None,
     ) -> Tensor:
         """x [batch, time, dim] -> [batch, time, dim].
 
@@ -130,7 +131,8 @@ class Transformer(nn.Module):
         `at` [batch, time] puts rotary positions in place of counted ones, where tokens share a clock; a prefix then
         stands at 0. With a `cache`, x continues what the cache holds; context and prefix come with the first call only.
         `cond` [batch, cond_dim]: what the norms adapt to, or what they have made of it. Each layer's output
-        [batch, prefix + time, dim] is appended to `hidden`, if it is given.
+        [batch, prefix + time, dim] is appended to `hidden`, if it is given. `wanted` [batch, time]: only tokens that
+        are True come out, one after another, [tokens, dim], and what concerns one token alone is computed for no other.
         """
         self._check(cache, at, prefix, cond)
         if self.layers:
@@ -151,12 +153,17 @@ class Transformer(nn.Module):
             sight = look(
                 x, causal=self.causal, prefix=before, real=mask, visible=visible, at=at, positions=self.positions
             )
-            x = self._run(x, sight, context, self._context_bias(context, context_mask), None, cond, hidden)
+            bias, asked = self._context_bias(context, context_mask), None
+            if wanted is not None and self.cond_dim is None and self.layers:
+                asked = F.pad(wanted, (before, 0)).flatten().nonzero().flatten()
+                before, wanted = 0, None
+            x = self._run(x, sight, context, bias, None, cond, hidden, asked)
         else:
             with torch.no_grad():
                 x = self._continue(x, before, mask, visible, context, context_mask, at, cache)
         x = x[:, before:] if before else x
-        return self.norm(x, cond) if isinstance(self.norm, AdaptiveRMSNorm) else self.norm(x)
+        x = self.norm(x, cond) if isinstance(self.norm, AdaptiveRMSNorm) else self.norm(x)
+        return x if wanted is None else x[wanted]
 
     def _check(
         self, cache: KeyValueCache | None, at: Tensor | None, prefix: Tensor | None, cond: Tensor | Adapted | None
@@ -202,16 +209,17 @@ class Transformer(nn.Module):
         cache: KeyValueCache | None,
         cond: Tensor | Adapted | None = None,
         hidden: list[Tensor] | None = None,
+        asked: Tensor | None = None,
     ) -> Tensor:
         is_step = cache is not None and x.shape[1] == 1 and on_cpu(x)
         if is_step:
             x = x.squeeze(1)
-            if sight.rotation is not None and sight.rotation[0].ndim == 4:
-                sight.rotation = sight.rotation[0].squeeze(1), sight.rotation[1].squeeze(1)
+            if sight.rotation is not None and sight.rotation[0].ndim == 5:
+                sight.rotation = sight.rotation[0].squeeze(2), sight.rotation[1].squeeze(2)
         if self.residual_streams > 1:
             x = x.unsqueeze(-2).expand(*x.shape[:-1], self.residual_streams, -1)
         first_values = None
-        more = () if cond is None else (cond,)
+        more: tuple[Any, ...] = () if cond is None else (cond,)
         kept: list[Tensor] = []
         for index, layer in enumerate(self.layers):
             if index < len(self.joins):
@@ -219,7 +227,9 @@ class Transformer(nn.Module):
             elif index >= len(self.layers) - len(self.joins):
                 # Added to the stream, so that this is not rounded where autocast rounds the product.
                 x = x + self.joins[len(kept) - 1](torch.cat((x, kept.pop()), dim=-1))
-            run: Callable[..., tuple[Tensor, Tensor]] = layer.step if is_step else layer  # type: ignore[assignment]
+            run: Callable[..., tuple[Tensor, Tensor | None]] = layer.step if is_step else layer  # type: ignore[assignment]
+            if asked is not None and index == len(self.layers) - 1:
+                more = (cond, asked)
             x, values = run(x, sight, first_values, context, context_bias, cache, *more)
             first_values = values if first_values is None else first_values
             if hidden is not None:

@@ -115,11 +115,18 @@ class TokenTransformer(nn.Module):
     # What it makes of tokens.
 
     def embed(
-        self, ids: Tensor, context: Context | None = None, *, cond_ids: Tensor | None = None, past: Tensor | None = None
+        self,
+        ids: Tensor,
+        context: Context | None = None,
+        *,
+        cond_ids: Tensor | None = None,
+        past: Tensor | None = None,
+        wanted: Tensor | None = None,
     ) -> Tensor:
         """Ids [batch, rows, columns] -> [batch, rows * columns, dim].
 
         `cond_ids` [batch, some rows, some columns] are low-resolution tokens. `past` is what it made a step before.
+        With `wanted` [batch, tokens], those that are True there alone, one after another, [tokens, dim].
         """
         _, rows, columns = ids.shape
         self._check(ids, cond_ids)
@@ -129,7 +136,7 @@ class TokenTransformer(nn.Module):
         if past is not None and self.from_past is not None:
             x = x + self.from_past(past)
         items, mask = (None, None) if context is None else context
-        out: Tensor = self.transformer(x, context=items, context_mask=mask)
+        out: Tensor = self.transformer(x, context=items, context_mask=mask, wanted=wanted)
         return out
 
     def _check(self, ids: Tensor, cond_ids: Tensor | None) -> None:

@@ -44,13 +44,13 @@ def test_the_quick_norm_is_the_plain_one_forward_and_backward() -> None:
 @pytest.mark.parametrize("rows", [True, False])
 def test_queries_normed_and_turned_at_once_are_as_one_after_the_other(turned: bool, rows: bool) -> None:
     torch.manual_seed(0)
-    x = torch.randn(2, 5, 3, 8, dtype=torch.float64, requires_grad=True)
-    scale = torch.randn(3, 8, dtype=torch.float64, requires_grad=True)
+    x = torch.randn(2, 3, 5, 2, 4, dtype=torch.float64, requires_grad=True)
+    scale = torch.randn(3, 1, 2, 4, dtype=torch.float64, requires_grad=True)
     cos, sin = RotaryPositions(8).table(9, torch.float64, torch.device("cpu"))
     places = torch.tensor([[0, 1, 2, 3, 4], [3, 4, 4, 5, 6]])
-    rotation = (cos[places].unsqueeze(2), sin[places].unsqueeze(2)) if rows else (cos[:5, None], sin[:5, None])
+    rotation = (cos[places].unsqueeze(1), sin[places].unsqueeze(1)) if rows else (cos[:5], sin[:5])
     found = normed_and_turned(x, scale, rotation if turned else None)
-    wanted = F.rms_norm(x, (8,), eps=torch.finfo(torch.float32).eps) * scale
+    wanted = F.rms_norm(x, (2, 4), eps=torch.finfo(torch.float32).eps) * scale
     wanted = turn(wanted, *rotation) if turned else wanted
     torch.testing.assert_close(found, wanted)
     above = torch.randn_like(x)

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from madrigal.layers.feed_forward import GEGLU, FeedForward
+from madrigal.layers.feed_forward import GEGLU, FeedForward, _opened
 
 
 def plain(layer: FeedForward, x: Tensor) -> Tensor:
@@ -37,6 +37,21 @@ def test_traced_it_has_the_same_gradients() -> None:
     inputs = [x, *layer.parameters()]
     ways = [torch.autograd.grad(way(x).square().sum(), inputs) for way in (layer, traced)]
     torch.testing.assert_close(*ways)
+
+
+def test_the_gate_that_is_traced_in_16_bits_is_the_same() -> None:
+    gate = torch.linspace(-9, 9, 10_001, dtype=torch.float64, requires_grad=True)
+    wanted = F.gelu(gate)
+    opened, slope = _opened(gate)
+    torch.testing.assert_close(opened, wanted, rtol=0, atol=1e-6)
+    torch.testing.assert_close(slope, torch.autograd.grad(wanted.sum(), gate)[0], rtol=0, atol=1e-6)
+    # Both halves of the gradient, and not in each other's place.
+    x = torch.randn(8, 5, dtype=torch.bfloat16, requires_grad=True)
+    module = GEGLU()
+    traced = torch.compile(module, backend="aot_eager", fullgraph=True)
+    above = torch.randn(4, 5, dtype=torch.bfloat16)
+    ways = [torch.autograd.grad(way(x), x, above)[0] for way in (module, traced)]
+    torch.testing.assert_close(*ways, rtol=0.02, atol=0.02)
 
 
 @pytest.mark.parametrize("learns", [True, False])

@@ -223,7 +223,7 @@ def test_a_model_of_bfloat16_runs() -> None:
     assert out.dtype == torch.bfloat16
     # The turns of far positions are not lost in bfloat16: one table of full precision is rounded at its end.
     cos, _ = model.positions.table(4000, torch.bfloat16, torch.device("cpu"))  # type: ignore[union-attr,operator]
-    assert cos[3999, 0] == torch.tensor(math.cos(3999)).bfloat16()
+    assert cos[3999, 0, 0] == torch.tensor(math.cos(3999)).bfloat16()
 
 
 def test_AM4_training_goes_on_after_inference_mode() -> None:
@@ -290,3 +290,23 @@ def test_mistakes_are_named() -> None:
     model = small(causal=False)
     with pytest.raises(ValueError, match="causal"):
         model(torch.randn(1, 2, DIM), cache=model.new_cache(1))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"causal": False}, {"residual_streams": 2}, {"causal": False, "cond_dim": 6}, {"depth": 0}],
+    ids=["plain", "streams", "adaptive", "no layers"],
+)
+@pytest.mark.parametrize("prefixed", [True, False])
+def test_tokens_that_are_wanted_come_out_as_among_all(options: dict[str, Any], prefixed: bool) -> None:
+    model = small(**options).double().train()
+    x = torch.randn(2, 6, DIM, dtype=torch.float64, requires_grad=True)
+    given: dict[str, Any] = {"prefix": torch.randn(2, 3, DIM, dtype=torch.float64)} if prefixed else {}
+    if "cond_dim" in options:
+        given["cond"] = torch.randn(2, 6, dtype=torch.float64)
+    wanted = mask_of("1..1.1", "......")
+    ways = []
+    for out in (model(x, wanted=wanted, **given), model(x, **given)[wanted]):
+        assert out.shape == (3, DIM)
+        ways.append([out, *torch.autograd.grad(out.square().sum(), [x, *model.parameters()], allow_unused=True)])
+    torch.testing.assert_close(*ways)
