@@ -17,7 +17,7 @@ from corpus import MANIFEST, Row, arguments, read_manifest, write_manifest
 from sentences import normalise
 
 VOICES, HELD_OUT = 14, 2
-MINUTES, TEST_MINUTES = 12, 8
+MINUTES, TEST_MINUTES = 24, 8
 TEST = "kokoro-test"
 # A dozen voices are learned by heart; that a voice is to be taken from the prompt is learned from many. Twelve seconds
 # of each are enough to be continued; in parts, each of which takes minutes and is built once.
