@@ -272,7 +272,7 @@ def evaluate_audiolm(
         impostors=others,
         stages=[StagePerplexity.of(name, own, others) for name, (own, others) in found.items()],
         title=f"{', '.join(run.name for run in runs)} on {len(made)} prompts",
-        notes=[drawn_with(sampling, seed)],
+        notes=[drawn_with(sampling, seed), f"What only counts has counted the recordings of {trained_on.root}."],
         examples=8,
         progress=progress,
     )

@@ -44,7 +44,9 @@ class ExponentialMovingAverage:
             self._is_online = True
             if step == self.update_after_step:
                 self._settle()
-        elif step % self.update_every == 0:
+            return
+        self._is_online = False
+        if step % self.update_every == 0:
             online = [self._parameters[name].detach() for name in self._average]
             torch._foreach_lerp_(list(self._average.values()), online, 1.0 - self.beta)
             self._copy_buffers()

@@ -109,14 +109,10 @@ def _groups(parameters: dict[str, nn.Parameter], wd: float) -> list[dict[str, An
     return [{"params": params, "weight_decay": decay} for params, decay in ((decayed, wd), (plain, 0.0)) if params]
 
 
-_TABLES = {"embedding", "emb", "table", "head", "logit", "token"}
-
-
 def is_layer(name: str, parameter: nn.Parameter) -> bool:
-    """A matrix from one space to another. Tables of embeddings and heads over classes are lists of vectors."""
-    *owners, own = [part for part in name.split(".") if not part.isdigit()]
-    owner = _words(owners[-1]) if owners else set()
-    return own == "weight" and parameter.ndim == 2 and min(parameter.shape) > 1 and not owner & _TABLES
+    """A matrix inside a stack of layers; tables of embeddings and heads over classes, lists of vectors, lie outside."""
+    *owners, own = name.split(".")
+    return own == "weight" and "layers" in owners and parameter.ndim == 2 and min(parameter.shape) > 1
 
 
 _NEVER_DECAY = {"bias", "scale", "shift", "gain", "gamma", "beta", "alpha", "temperature", "norm"}

@@ -154,7 +154,8 @@ class Transformer(nn.Module):
                 x, causal=self.causal, prefix=before, real=mask, visible=visible, at=at, positions=self.positions
             )
             bias, asked = self._context_bias(context, context_mask), None
-            if wanted is not None and self.cond_dim is None and self.layers:
+            # With no way back the last layer's rest costs little, and one way to run it is one graph less to compile.
+            if wanted is not None and torch.is_grad_enabled() and self.cond_dim is None and self.layers:
                 asked = F.pad(wanted, (before, 0)).flatten().nonzero().flatten()
                 before, wanted = 0, None
             x = self._run(x, sight, context, bias, None, cond, hidden, asked)

@@ -138,7 +138,7 @@ def evaluate(
     """
     run = runs[0]
     path = Path(run)
-    kind = _kind(path) if len(runs) == 1 else "audiolm"
+    kind = _kind(path) if len(runs) == 1 else _kind_of_several(runs)
     flowing: dict[str, Any] = {"steps": steps, "method": method, "cond_scale": cond_scale, "sway": sway}
     draws: dict[str, Any] = {"top_k": top_k, "top_p": top_p}
     drawing = {"seed": seed, "device": device}
@@ -265,6 +265,19 @@ def _kind(run: Path) -> str:
         stages = f"; name the runs of all its stages ({', '.join(STAGES)})" if system in STAGES else ""
         raise UserError(f"{run} is a run of {system}: evaluate takes {' or '.join(KINDS.values())}{stages}.")
     return kind
+
+
+def _kind_of_several(runs: list[str]) -> str:
+    """Only an AudioLM may be given as the runs of its stages."""
+    from madrigal.engine.learned import kind_of, recipe_of
+
+    for run in map(Path, runs):
+        if run.is_dir() and recipe_of(run).get("system") not in (*STAGES, "audiolm"):
+            raise UserError(
+                f"{run} is {kind_of(run)}: evaluate takes one run, or the runs of an AudioLM's stages "
+                f"({', '.join(STAGES)})."
+            )
+    return "audiolm"
 
 
 def _rates(text: str) -> list[float]:

@@ -97,7 +97,9 @@ def test_one_stage_alone_or_one_of_another_kind_is_refused(
     said = refused(run / "coarse", "--data", manifest.root)
     assert "name the runs of all its stages (semantic, coarse, fine)" in said
     assert "There are two coarse stages" in refused(run / "coarse", run, "--data", manifest.root)
-    assert "is a run of masked-prediction" in refused(run / "tokenizer", run / "coarse", "--data", manifest.root)
+    assert "is a run of masked-prediction: evaluate takes one run, or the runs of an AudioLM's stages" in refused(
+        run / "tokenizer", run / "coarse", "--data", manifest.root
+    )
 
 
 def test_continuations_are_drawn_as_the_command_says(

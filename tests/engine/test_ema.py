@@ -44,6 +44,16 @@ def test_start_cadence_and_beta() -> None:
         assert state["codebook"].tolist() == pytest.approx([expected] * 2, rel=1e-6)
 
 
+def test_what_came_before_its_start_is_not_taken_up_later() -> None:
+    model = Counting()
+    average = ExponentialMovingAverage({"": model}, beta=0.5, update_after_step=5, update_every=1)
+    average.update(0)
+    model.move(4.0)
+    average.update(6)
+    model.move(100.0)
+    assert average.state_dict()["weight"].tolist() == [2.0] * 3
+
+
 def test_buffers_are_copied_and_keep_their_type() -> None:
     model = Counting()
     average = ExponentialMovingAverage({"": model}, beta=0.5, update_after_step=0, update_every=2)

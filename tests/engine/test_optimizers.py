@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 from toys import RegressionTrainer, assert_identical, make, whole_state
 
-from madrigal.engine.optimizers import Lion, Muon, build_optimizer, decays, load_optimizer_state, optimizer_state
+from madrigal import CoarseTransformer, MaskGitTransformer, TextToSemantic
+from madrigal.engine.optimizers import (
+    Lion,
+    Muon,
+    build_optimizer,
+    decays,
+    is_layer,
+    load_optimizer_state,
+    optimizer_state,
+)
 from madrigal.errors import UserError
 
 LR, WD = 0.1, 0.5
@@ -117,7 +127,14 @@ def test_lion_leaves_a_parameter_without_gradient_alone() -> None:
 
 
 def test_muon_makes_the_steps_of_layers_orthogonal_and_leaves_all_else_to_adamw() -> None:
-    shapes = {"to_out.weight": (6, 24), "embedding.weight": (9, 6), "heads.0.weight": (9, 6), "to_out.bias": (6,)}
+    shapes = {
+        "layers.0.to_out.weight": (6, 24),
+        "tables.speech.weight": (9, 6),
+        "to_out.weight": (9, 6),
+        "embedding.weight": (9, 6),
+        "heads.0.weight": (9, 6),
+        "layers.0.to_out.bias": (6,),
+    }
     chance = torch.Generator().manual_seed(0)
     stepped = {}
     for name in ("muon", "adamw"):
@@ -126,14 +143,34 @@ def test_muon_makes_the_steps_of_layers_orthogonal_and_leaves_all_else_to_adamw(
             parameter.grad = torch.randn(shapes[key], generator=chance.manual_seed(len(key)))
         build_optimizer(named, name=name, lr=LR).step()
         stepped[name] = named
-    step = -stepped["muon"]["to_out.weight"].detach()
+    step = -stepped["muon"]["layers.0.to_out.weight"].detach()
     # All directions of the gradient weigh about the same, and the whole is as long as a step of AdamW usually is.
     lengths = torch.linalg.svdvals(step) / (0.2 * LR * 24**0.5)
     assert lengths.min() > 0.6
     assert lengths.max() < 1.4
-    others = [key for key in shapes if key != "to_out.weight"]
+    others = [key for key in shapes if key != "layers.0.to_out.weight"]
     assert all(torch.equal(stepped["muon"][key], stepped["adamw"][key]) for key in others)
-    assert not torch.equal(stepped["muon"]["to_out.weight"], stepped["adamw"]["to_out.weight"])
+    matrices = [stepped[name]["layers.0.to_out.weight"] for name in stepped]
+    assert not torch.equal(*matrices)
+
+
+SMALL = {"dim": 16, "heads": 2, "dim_head": 8}
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (TextToSemantic, {"source_depth": 1, "target_depth": 2, "num_text_token_ids": 9, "num_semantic_token_ids": 9}),
+        (MaskGitTransformer, {"num_tokens": 9, "seq_len": 16, "depth": 1, "num_classes": 3, "text_encoder": "classes"}),
+        (CoarseTransformer, {"num_semantic_tokens": 9, "codebook_size": 8, "num_coarse_quantizers": 2, "depth": 1}),
+    ],
+)
+def test_no_table_and_no_head_is_taken_for_a_layer(kind: Any, options: dict[str, Any]) -> None:
+    built = kind(**SMALL, **options)
+    taken = {name.removesuffix(".weight") for name, p in built.named_parameters() if is_layer(name, p)}
+    assert taken
+    assert not any(isinstance(built.get_submodule(name), nn.Embedding) for name in taken)
+    assert all(".layers." in name for name in taken)
 
 
 @pytest.mark.parametrize("name", ["adam", "adamw", "lion", "muon"])
