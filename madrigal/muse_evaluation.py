@@ -215,7 +215,8 @@ def _training_pictures(run: Path, judged: PictureManifest, label: str | None) ->
     )
     if not some:
         raise UserError(
-            "No picture of the training has a label that is asked for: judge the run on some that it knows."
+            "No picture of the training, beside those that are judged, has a label that is asked for: name other "
+            "pictures, of labels that the run knows, with --data."
         )
     return PictureManifest(manifest.root, some[:LEARNED])
 

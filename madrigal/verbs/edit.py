@@ -101,7 +101,8 @@ def edit(
         return
     refuse({**of_pictures, "temperature": temperature}, PICTURES, f"{source} is none")
     if (replace is None) == (fill is None):
-        raise UserError('Say what to do: --replace "old words" "new words", or --fill 1.2-1.9.')
+        ways = '--replace "old words" "new words", or --fill 1.2-1.9'
+        raise UserError(f"Say what to do: {ways}." if fill is None else f"Say one thing to do at a time: {ways}.")
     from madrigal.speaking.script import transcript_of
 
     editor, sound = _opened(source, out, run, seed, device, overwrite, [steps, method, cond_scale, sway, bf16])

@@ -386,7 +386,7 @@ def test_a_recording_that_is_replaced_stays_until_the_new_one_is_whole(
 def test_mistakes_are_one_sentence(command: Command, run: Path) -> None:
     edit = ("edit", "in.wav", "--run", run, "-o", "o.wav")
     assert "Say what to do" in command.refused(*edit)
-    assert "Say what to do" in command.refused(*edit, "--fill", "1-2", "--replace", "a", "b")
+    assert "Say one thing to do at a time" in command.refused(*edit, "--fill", "1-2", "--replace", "a", "b")
     assert "--fill is 'soon'" in command.refused(*edit, "--fill", "soon")
     assert "--spans is '2-1'" in command.refused("denoise", "in.wav", "--run", run, "-o", "o.wav", "--spans", "2-1")
     assert "is there already" in command.refused("edit", "in.wav", "--fill", "1-2", "--run", run, "-o", "in.wav")
