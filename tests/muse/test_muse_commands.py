@@ -167,7 +167,7 @@ def test_what_is_to_be_recognised_may_be_another_field(run: Path, command: Comma
     assert {one["guess"] for one in report["seen"]} <= {"black", "light"}
     assert "check --label" in command.refused(*words, "--label", "kinds")
     listed.write_text(json.dumps({**rows[0], "kind": "unknown"}))
-    assert "that it knows" in command.refused(*words, "--label", "kind")
+    assert "of labels that the run knows" in command.refused(*words, "--label", "kind")
 
 
 def test_a_critic_is_trained_for_a_run_and_its_run_makes_pictures(run: Path, tmp_path: Path) -> None:
