@@ -9,6 +9,14 @@ from torch import Tensor, nn
 OptimizerName = Literal["auto", "adam", "adamw", "lion", "muon"]
 
 
+def _loss_of(closure: Callable[[], float] | None) -> float | None:
+    """What a closure, which makes the gradients anew, says of the loss."""
+    if closure is None:
+        return None
+    with torch.enable_grad():
+        return closure()
+
+
 class Lion(torch.optim.Optimizer):
     """Sign of an interpolated momentum, decoupled decay (Chen et al. 2023, "Symbolic Discovery")."""
 
@@ -23,10 +31,7 @@ class Lion(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        value = None
-        if closure is not None:
-            with torch.enable_grad():
-                value = closure()
+        value = _loss_of(closure)
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
@@ -66,10 +71,7 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        value = None
-        if closure is not None:
-            with torch.enable_grad():
-                value = closure()
+        value = _loss_of(closure)
         for half in self.halves:
             half.step()
         return value
