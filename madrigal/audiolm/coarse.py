@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 from madrigal.audiolm.config import CoarseConfig
-from madrigal.audiolm.packing import Section
+from madrigal.audiolm.packing import Layout, Section
 from madrigal.audiolm.patterns import Pattern
 from madrigal.audiolm.stage import StageTransformer
 
@@ -20,6 +20,10 @@ class CoarseTransformer(StageTransformer):
     def num_quantizers(self) -> int:
         """Codebooks of the codec that this stage draws."""
         return self.config.num_coarse_quantizers * self.config.rq_groups
+
+    def _layout(self) -> Layout:
+        has_clock = self.config.positions == "rotary"
+        return Layout(self._sections(), has_clock=has_clock, along=self.config.semantic_along)
 
     def _sections(self) -> Sequence[Section]:
         config = self.config

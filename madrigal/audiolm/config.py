@@ -32,6 +32,9 @@ class StageConfig(BaseModel):
     span_drop_prob: float = Field(
         0.0, ge=0, le=0.5, description="share of the drawn columns that training hides, in spans of 25 frames"
     )
+    side_drop_prob: float = Field(
+        0.0, ge=0, le=1, description="share of rows whose drawn columns training hides on one side of a random one"
+    )
 
     window_seconds: float | None = Field(
         None, gt=0, description="length that it is trained on: what is longer is made in windows that overlap by half"
@@ -88,6 +91,9 @@ class CoarseConfig(StageConfig):
     frames_per_semantic: float | None = Field(
         None, gt=0, description="codec frames to a semantic token that is not made unique: both then share a clock"
     )
+    semantic_along: bool = Field(
+        False, description="every column also holds the semantic token of what it predicts; needs a clock"
+    )
     pattern: PatternName = Field(
         "flatten", description="codes of a frame one after another, or side by side and delayed"
     )
@@ -96,6 +102,8 @@ class CoarseConfig(StageConfig):
     def _clock_needs_durations(self) -> Self:
         if self.frames_per_semantic is not None and self.unique_consecutive:
             raise ValueError("frames_per_semantic needs unique_consecutive=false: tokens made unique have no durations")
+        if self.semantic_along and (self.frames_per_semantic is None or self.positions != "rotary"):
+            raise ValueError("semantic_along needs frames_per_semantic and positions=rotary: a clock tells what belongs")
         return self
 
 

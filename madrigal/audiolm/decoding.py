@@ -56,6 +56,7 @@ class Decoding:
                 f"The prompt is {int((prompt.lengths - frames).max())} frames longer than what is asked for; "
                 "ask for more seconds, or give a shorter prompt."
             )
+        self.given = streams[0]
         self.limit, self.known = frames.to(stage.device), prompt.lengths.to(stage.device)
         size = (len(frames), int(frames.max()), self.section.pattern.quantizers)
         self.codes = torch.full(size, PAD, device=stage.device)
@@ -110,6 +111,8 @@ class Decoding:
         layout = self.stage.layout
         if len(slots) < layout.width:
             ids = torch.nn.functional.pad(ids, (0, layout.width - len(slots)), value=layout.nothing)
+        if layout.along:
+            ids[:, -1] = layout.beside(self.given, (self.first_column + self.steps)[:, None])[:, 0]
         positions = None
         if layout.has_clock:
             positions = layout.position(self.number, self.first_column + self.steps)[:, None]

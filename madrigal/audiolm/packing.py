@@ -66,11 +66,16 @@ class Packed:
 
 
 class Layout:
-    """The numbers of embedding rows and heads for a stage's sections, and the way from streams to packed rows."""
+    """The numbers of embedding rows and heads for a stage's sections, and the way from streams to packed rows.
 
-    def __init__(self, sections: Sequence[Section], *, has_clock: bool = True) -> None:
+    With `along` every column of the last section has one slot more, for the code of the first section that belongs to
+    what the column predicts: nobody has to look for it. Both need a place on the clock.
+    """
+
+    def __init__(self, sections: Sequence[Section], *, has_clock: bool = True, along: bool = False) -> None:
         self.sections = tuple(sections)
-        self.width = max(section.pattern.width for section in sections)
+        self.along = along
+        self.width = max(section.pattern.width for section in sections) + along
         self.has_clock = has_clock and all(section.ticks for section in sections)
 
     @cached_property
@@ -89,6 +94,11 @@ class Layout:
     @cached_property
     def nothing(self) -> int:
         """The embedding row of a slot that holds nothing."""
+        return self._first_along + (self.sections[0].codebook_size if self.along else 0)
+
+    @property
+    def _first_along(self) -> int:
+        """The embedding row of code 0 of the first section, where it stands beside what is predicted."""
         return self._first_rows[-1] + self.head_classes[-1]
 
     @property
@@ -130,8 +140,21 @@ class Layout:
             rows = torch.arange(batch, device=device)
             ids[rows, at, 0] = s
             self._put(s, stream, count, at, ids, targets, heads, positions)
+            if self.along and s == len(self.sections) - 1:
+                column = torch.arange(-1, int(count.max()), device=device).expand(batch, -1)
+                b, c = (column < count[:, None]).nonzero(as_tuple=True)
+                ids[b, at[b] + c, -1] = self.beside(streams[0], column)[b, c]
             at = at + 1 + count
         return Packed(ids, targets, heads, lengths, positions)
+
+    def beside(self, first: Stream, column: Tensor) -> Tensor:
+        """Embedding rows of the codes of the first section that belong to what columns [batch, n] of the last predict.
+
+        The start, which predicts column 0, is column -1.
+        """
+        at = (column + 1) * self.sections[-1].ticks // self.sections[0].ticks
+        codes = torch.nn.functional.pad(first.codes[..., 0], (0, 1)).gather(1, at.clamp(max=first.codes.shape[1]))
+        return torch.where(at < first.lengths[:, None], codes + self._first_along, self.nothing)
 
     def _columns(self, s: int, stream: Stream, is_open: bool) -> Tensor:
         pattern = self.sections[s].pattern

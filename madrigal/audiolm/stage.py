@@ -35,7 +35,7 @@ class StageTransformer(nn.Module, Pretrained):
             options = without(options, MODEL, type(self).__name__)
             config = build_config(self.Config, options, type(self).__name__)
         self.config = config
-        self.layout = Layout(self._sections(), has_clock=config.positions == "rotary")
+        self.layout = self._layout()
         self.embedding = nn.Embedding(self.layout.num_rows, config.dim, padding_idx=self.layout.nothing)
         self.heads = nn.ModuleList(nn.Linear(config.dim, n, bias=False) for n in self.layout.head_classes)
         self.transformer = Transformer(
@@ -58,6 +58,9 @@ class StageTransformer(nn.Module, Pretrained):
         self.condition = Condition(config) if config.is_conditioned else None
         self._start_at_chance()
         self.audio_conditioner = audio_conditioner
+
+    def _layout(self) -> Layout:
+        return Layout(self._sections(), has_clock=self.config.positions == "rotary")
 
     def _sections(self) -> Sequence[Section]:
         raise NotImplementedError
@@ -137,16 +140,26 @@ class StageTransformer(nn.Module, Pretrained):
         What lies just before tells a voice so well that nothing is learned of it from further back; but then what is
         drawn forgets the voice of its prompt with the first pause. Some rows lose much, some nothing.
         """
-        if self.config.span_drop_prob == 0:
+        if self.config.span_drop_prob == 0 and self.config.side_drop_prob == 0:
             return packed.ids
         batch, columns = packed.ids.shape[:2]
-        span = SPAN * self.layout.sections[-1].pattern.columns_per_frame
+        pattern = self.layout.sections[-1].pattern
+        column = torch.arange(columns, device=self.device)
+        drawn = (packed.ids[..., 0] >= self.layout.first_row(len(self.layout.sections) - 1, 0)) & packed.mask
+        span = SPAN * pattern.columns_per_frame
         rate = 2 * self.config.span_drop_prob * torch.rand(batch, 1, device=self.device)
         spans = torch.rand(batch, -(-columns // span) + 1, device=self.device) < rate
         # A row's spans begin anywhere, not always at the same columns.
-        at = torch.arange(columns, device=self.device) + torch.randint(span, (batch, 1), device=self.device)
-        drawn = packed.ids[..., 0] >= self.layout.first_row(len(self.layout.sections) - 1, 0)
-        return packed.ids.masked_fill((spans.gather(1, at // span) & drawn)[..., None], self.layout.nothing)
+        at = column + torch.randint(span, (batch, 1), device=self.device)
+        hidden = spans.gather(1, at // span)
+        if self.config.side_drop_prob:
+            border = packed.lengths - (torch.rand(batch, device=self.device) * drawn.sum(1)).long() - 1
+            side, chance = column < border[:, None], torch.rand(batch, 2, 1, device=self.device)
+            one_side = torch.where(chance[:, 0] < 0.5, side, ~side)
+            hidden = torch.where(chance[:, 1] < self.config.side_drop_prob, one_side, hidden)
+        ids = packed.ids.clone()
+        ids[..., : pattern.width].masked_fill_((hidden & drawn)[..., None], self.layout.nothing)
+        return ids
 
     def _context_for_training(self, context: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor] | None:
         if context is None or self.config.cond_drop_prob == 0:

@@ -75,11 +75,12 @@ def test_AM2_AM3_cached_generation_is_what_whole_passes_draw(name: str, position
     assert torch.equal(made.codes[0], wanted)
 
 
+@pytest.mark.parametrize("along", [False, True])
 @pytest.mark.parametrize("pattern", ["flatten", "delay"])
 @torch.no_grad()
-def test_patterns_and_clocks_are_cached_right(pattern: str) -> None:
+def test_patterns_and_clocks_are_cached_right(pattern: str, along: bool) -> None:
     options = {"unique_consecutive": False, "frames_per_semantic": 2.0, "value_residual": False}
-    stage = coarse_stage(pattern=pattern, **options)
+    stage = coarse_stage(pattern=pattern, semantic_along=along, **options)
     streams = [row_of(s, 0) for s in streams_of(stage, (6,))]
     given = [streams[0], Stream(streams[1].codes[:, :2], torch.tensor([2]))]
     made = wrapped(stage).decode(given, torch.tensor([6]), sampling=GREEDY, seeds=0, context=None, may_end=False)

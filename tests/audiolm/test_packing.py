@@ -2,11 +2,12 @@
 
 import pytest
 import torch
-from stages import STAGES, coarse_stage, row_of, streams_of
+from stages import SEMANTIC, STAGES, coarse_stage, row_of, streams_of
 
 from madrigal.audiolm.packing import Layout, Section, Stream
 from madrigal.audiolm.patterns import Pattern
 from madrigal.data.tokens import PAD
+from madrigal.errors import UserError
 
 
 def layout(pattern: str = "flatten", has_end: bool = True, ticks: int = 0) -> Layout:
@@ -48,6 +49,34 @@ def test_every_code_is_a_target_once(pattern: str, ends: bool) -> None:
                 wanted = stream.codes[row, :length, k].tolist()
                 wanted += [section.codebook_size] if ends and k == 0 else []
                 assert packed.targets[row][at[row]].tolist() == wanted
+
+
+@pytest.mark.parametrize("pattern", ["flatten", "delay"])
+def test_a_semantic_token_may_go_along_with_what_it_is_of(pattern: str) -> None:
+    stage = coarse_stage(
+        pattern=pattern, unique_consecutive=False, frames_per_semantic=2.0, semantic_along=True, codebook_size=9
+    )
+    plain = coarse_stage(pattern=pattern, unique_consecutive=False, frames_per_semantic=2.0, codebook_size=9)
+    semantic, coarse = streams_of(stage, (4, 3))
+    coarse = Stream(coarse.codes[:, :5], torch.tensor([5, 4]))
+    packed, alone = (layout.pack([semantic, coarse]) for layout in (stage.layout, plain.layout))
+    assert torch.equal(packed.targets[..., :-1], alone.targets)
+    section, first = stage.layout.sections[1], plain.layout.nothing
+    assert stage.layout.nothing == first + SEMANTIC
+    for row in range(2):
+        start = int(semantic.lengths[row]) + 1
+        assert (packed.ids[row, :start, -1] == stage.layout.nothing).all()
+        for column in range(int(section.pattern.begun(coarse.lengths)[row])):
+            frame = int(section.pattern.place(torch.tensor(column))[0][0])
+            wanted = int(semantic.codes[row, frame // 2, 0])
+            assert int(packed.ids[row, start + column, -1]) == first + wanted
+
+
+def test_tokens_that_go_along_need_a_clock() -> None:
+    with pytest.raises(UserError, match="semantic_along"):
+        coarse_stage(semantic_along=True)
+    with pytest.raises(UserError, match="semantic_along"):
+        coarse_stage(semantic_along=True, unique_consecutive=False, frames_per_semantic=2.0, positions="none")
 
 
 @pytest.mark.parametrize("name", STAGES)
