@@ -103,7 +103,9 @@ class CoarseConfig(StageConfig):
         if self.frames_per_semantic is not None and self.unique_consecutive:
             raise ValueError("frames_per_semantic needs unique_consecutive=false: tokens made unique have no durations")
         if self.semantic_along and (self.frames_per_semantic is None or self.positions != "rotary"):
-            raise ValueError("semantic_along needs frames_per_semantic and positions=rotary: a clock tells what belongs")
+            raise ValueError(
+                "semantic_along needs frames_per_semantic and positions=rotary, which are a clock"
+            )
         return self
 
 

@@ -112,7 +112,7 @@ def open_picture(
     except Image.DecompressionBombError as error:
         raise DecodeError.of(name, _too_large(None, max_pixels)) from error
     except (OSError, SyntaxError, ValueError) as error:
-        raise DecodeError.of(name, f"it is no whole image ({type(error).__name__})") from error
+        raise DecodeError.of(name, "it is damaged, or no image of a known format") from error
 
 
 def _upright(file: Image.Image, name: str | Path) -> Image.Image:

@@ -121,7 +121,9 @@ def read_lines(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """The JSON objects of a file with a place ("file, line 3") to name in errors."""
     try:
         lines = file.read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise UserError(f"{file} cannot be read as text: name a folder of files, or a manifest of it.") from error
+    except OSError as error:
         raise UserError(f"{file} cannot be read as text: {error}.") from error
     for number, line in enumerate(lines, start=1):
         if not line.strip():

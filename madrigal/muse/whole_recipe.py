@@ -86,6 +86,11 @@ class MuseRecipe(SplitRecipe):
                 f"{larger.cond_image_size}: give both the same."
             )
 
+    def reads_text(self, run: Path) -> bool:
+        """Whether what is trained, or was, wants captions."""
+        base = self._model("base", run)
+        return base is not None and base.transformer.reads_text
+
     def _model(self, name: str, run: Path) -> MaskGitConfig | None:
         value = getattr(self, name)
         if value is None:
@@ -108,6 +113,15 @@ class MuseRecipe(SplitRecipe):
 class MuseTraining(WholeTraining):
     """The parts in order, on pictures that are prepared once."""
 
+    _whole: MuseRecipe
+
     def _prepare(self, *, anew: bool) -> dict[str, Any]:
         sources = self._whole.sources.items()
-        return {name: pictures_of(path, self.path / DATA / name, anew=anew, say=tell) for name, path in sources}
+        pictures = {name: pictures_of(path, self.path / DATA / name, anew=anew, say=tell) for name, path in sources}
+        bare = next((name for name, found in pictures.items() if all(entry.text is None for entry in found)), None)
+        if bare is not None and self._whole.reads_text(self.path):
+            raise UserError(
+                f"No picture in {self._whole.sources[bare]} has a caption: give each a .txt beside it or a line in "
+                "metadata.jsonl, or train without texts by base.model.transformer.text_encoder=none."
+            )
+        return pictures

@@ -49,6 +49,8 @@ def generate(
     as_json: bool,
 ) -> None:
     """Make n pictures: as files of a folder, or, where `out` is an image file, all on a page."""
+    if out.suffix and not is_picture(out) and not out.is_dir():
+        raise UserError(f"{run} makes pictures, and {out} is no picture's name: end it in .png, or name a folder.")
     files = [out] if is_picture(out) else [out / f"{number:03d}.png" for number in range(n)]
     check_files(files, overwrite=overwrite)
     check_texts(text, negative)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -99,6 +100,7 @@ def test_mistakes_are_told_in_a_sentence(run: Path, command: Command, tmp_path: 
     assert "no classes" in command.refused("generate", run, "--class", "cat", *out)
     assert "write one number" in command.refused("generate", run, "--temperature", "1,2,3", *out)
     assert "WIDTHxHEIGHT" in command.refused("generate", run, "--size", "big", *out)
+    assert "end it in .png" in command.refused("generate", run, "--text", "white", "-o", tmp_path / "out.wav")
     sound = tmp_path / "in.wav"
     sound.write_bytes(b"")
     assert "for pictures" in command.refused("edit", sound, "--vary", "0.5", "-o", tmp_path / "out.wav")
@@ -194,6 +196,21 @@ def test_captions_become_classes(run: Path, command: Command, tmp_path: Path) ->
         "generate", tmp_path / "run", "--class", "grey", "-o", tmp_path / "x"
     )
     assert "without texts" in command.refused("generate", tmp_path / "run", "--text", "grey", "-o", tmp_path / "x")
+
+
+def test_pictures_without_captions_are_told_before_anything_is_trained(run: Path, tmp_path: Path) -> None:
+    from madrigal.verbs.systems import load_recipe
+
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    for file in (run.parent / "pictures").glob("*.png"):
+        shutil.copy(file, bare)
+    with pytest.raises(UserError, match=r"No picture in .*bare has a caption"):
+        load_recipe("muse/tiny", [f"data={bare}"]).trainer(tmp_path / "a")
+    part = "model.transformer.text_encoder=none"
+    load_recipe("muse/tiny", [f"data={bare}", f"base.{part}", f"superres.{part}"]).trainer(tmp_path / "b")
+    with pytest.raises(UserError, match="name a folder"):
+        load_recipe("muse/tiny", [f"data={next(bare.glob('*.png'))}"]).trainer(tmp_path / "c")
 
 
 def test_sizes_that_do_not_fit_are_told_before_anything_is_trained(run: Path, tmp_path: Path) -> None:
