@@ -32,9 +32,6 @@ class StageConfig(BaseModel):
     span_drop_prob: float = Field(
         0.0, ge=0, le=0.5, description="share of the drawn columns that training hides, in spans of 25 frames"
     )
-    side_drop_prob: float = Field(
-        0.0, ge=0, le=1, description="share of rows whose drawn columns training hides on one side of a random one"
-    )
 
     window_seconds: float | None = Field(
         None, gt=0, description="length that it is trained on: what is longer is made in windows that overlap by half"
@@ -103,9 +100,7 @@ class CoarseConfig(StageConfig):
         if self.frames_per_semantic is not None and self.unique_consecutive:
             raise ValueError("frames_per_semantic needs unique_consecutive=false: tokens made unique have no durations")
         if self.semantic_along and (self.frames_per_semantic is None or self.positions != "rotary"):
-            raise ValueError(
-                "semantic_along needs frames_per_semantic and positions=rotary, which are a clock"
-            )
+            raise ValueError("semantic_along needs frames_per_semantic and positions=rotary, which make a clock")
         return self
 
 

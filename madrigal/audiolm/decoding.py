@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from madrigal.audiolm.memory import PromptMemory
 from madrigal.audiolm.packing import Stream
 from madrigal.audiolm.stage import StageTransformer
 from madrigal.data.tokens import PAD
@@ -82,6 +83,8 @@ class Decoding:
         hidden = stage.hidden(ids, mask=mask, positions=positions, context=context, cache=self.cache)
         rows, last = torch.arange(len(ids), device=ids.device), (packed.lengths - 1).repeat(self.copies)
         self.hidden = hidden[rows, last]
+        if self.sampling.recall:
+            self.memory = PromptMemory.of(hidden[: len(packed.ids)], packed)
 
     def _count(self) -> None:
         """How many steps all rows draw in, and how many any of them does: numbers here, for a step must not wait."""
@@ -155,10 +158,14 @@ class Decoding:
 
     def _draw(self, codebook: int, frame: Tensor, rows: Tensor | None = None) -> Tensor:
         """A code for each row, or for some of them (bool [batch])."""
-        logits: Tensor = self.stage.heads[self.stage.layout.first_head(self.number) + codebook](self.hidden).float()
+        head = self.stage.layout.first_head(self.number) + codebook
+        logits: Tensor = self.stage.heads[head](self.hidden).float()
         if self.copies == 2:
             with_it, without = logits.chunk(2)
             logits = guided(with_it, without, self.sampling.cond_scale)
+        if self.sampling.recall:
+            hidden, share = self.hidden[: len(self.codes)], self.sampling.recall
+            logits = self.memory.mixed(logits, hidden, head, self.section.codebook_size, share)
         if not self.may_end:
             logits = logits[:, : self.section.codebook_size]
         history = self._history(codebook, frame)

@@ -42,8 +42,14 @@ class StageRecipe(TokenRecipe):
         """Before anything is loaded: what the tokenizers would say is stood in for."""
         kind = self.transformer.Config
         needed = {name for name, field in kind.model_fields.items() if field.is_required()}
+        if "frames_per_semantic" in kind.model_fields and self._keeps_durations:
+            needed.add("frames_per_semantic")
         build_config(kind, {**dict.fromkeys(needed, 1), **self.model}, "The recipe's model")
         return self
+
+    @property
+    def _keeps_durations(self) -> bool:
+        return self.model.get("unique_consecutive") is False
 
     def tools(self) -> dict[str, Any]:
         """The tokenizer and the codec by the names that a trainer has for them."""
@@ -95,7 +101,7 @@ class StageRecipe(TokenRecipe):
             known |= {"codebook_size": codec.codebook_size, "rq_groups": codec.rq_groups}
         if conditioner is not None:
             known |= {"audio_text_condition": True, "cond_dim": conditioner.width_of(self.stage)}
-        if wav2vec is not None and codec is not None and self.model.get("unique_consecutive") is False:
+        if wav2vec is not None and codec is not None and self._keeps_durations:
             known["frames_per_semantic"] = codec.frame_rate / wav2vec.frame_rate
         return known
 

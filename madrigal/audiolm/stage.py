@@ -140,25 +140,19 @@ class StageTransformer(nn.Module, Pretrained):
         What lies just before tells a voice so well that nothing is learned of it from further back; but then what is
         drawn forgets the voice of its prompt with the first pause. Some rows lose much, some nothing.
         """
-        if self.config.span_drop_prob == 0 and self.config.side_drop_prob == 0:
+        if self.config.span_drop_prob == 0:
             return packed.ids
         batch, columns = packed.ids.shape[:2]
         pattern = self.layout.sections[-1].pattern
-        column = torch.arange(columns, device=self.device)
-        drawn = (packed.ids[..., 0] >= self.layout.first_row(len(self.layout.sections) - 1, 0)) & packed.mask
         span = SPAN * pattern.columns_per_frame
         rate = 2 * self.config.span_drop_prob * torch.rand(batch, 1, device=self.device)
         spans = torch.rand(batch, -(-columns // span) + 1, device=self.device) < rate
         # A row's spans begin anywhere, not always at the same columns.
-        at = column + torch.randint(span, (batch, 1), device=self.device)
-        hidden = spans.gather(1, at // span)
-        if self.config.side_drop_prob:
-            border = packed.lengths - (torch.rand(batch, device=self.device) * drawn.sum(1)).long() - 1
-            side, chance = column < border[:, None], torch.rand(batch, 2, 1, device=self.device)
-            one_side = torch.where(chance[:, 0] < 0.5, side, ~side)
-            hidden = torch.where(chance[:, 1] < self.config.side_drop_prob, one_side, hidden)
+        at = torch.arange(columns, device=self.device) + torch.randint(span, (batch, 1), device=self.device)
+        drawn = packed.ids[..., 0] >= self.layout.first_row(len(self.layout.sections) - 1, 0)
         ids = packed.ids.clone()
-        ids[..., : pattern.width].masked_fill_((hidden & drawn)[..., None], self.layout.nothing)
+        # What stands along a column is not drawn, and stays.
+        ids[..., : pattern.width].masked_fill_((spans.gather(1, at // span) & drawn)[..., None], self.layout.nothing)
         return ids
 
     def _context_for_training(self, context: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor] | None:

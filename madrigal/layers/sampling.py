@@ -14,6 +14,7 @@ class Sampling(BaseModel):
     `temperature` 0 takes the likeliest. `top_k` and `top_p` keep the likeliest ids by number and by probability;
     `filter_thres` keeps the top share of `1 - filter_thres` of all ids. Ids among the last `repetition_window` tokens
     become less likely by `repetition_penalty`. `cond_scale` over 1 leans on the condition (classifier-free guidance).
+    `recall` is the share of a stage's chances that its prompt has, by what followed there on like states.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -25,6 +26,7 @@ class Sampling(BaseModel):
     repetition_penalty: float = Field(default=1.0, ge=1.0)
     repetition_window: int = Field(default=64, ge=1)
     cond_scale: float = Field(default=1.0, ge=0.0)
+    recall: float = Field(default=0.0, ge=0.0, lt=1.0)
 
 
 class RowNoise:

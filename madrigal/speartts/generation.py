@@ -85,6 +85,8 @@ def write(
     if cond_scale is not None:
         older["cond_scale"] = cond_scale
     sampling = _sampling(sampling, older, filter_logits_fn, filter_fn_kwargs, keeps_all=beam_search_decode)
+    if sampling.recall:
+        raise UserError("recall is for stages that go on from a prompt: text and speech are written from the start.")
     if sampling.cond_scale != 1.0 and not model.config.cond_drop_prob:
         raise UserError(
             f"A cond_scale of {sampling.cond_scale} leans away from the model without a source, and this one never "

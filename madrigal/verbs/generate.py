@@ -8,11 +8,12 @@ import typer
 from madrigal.errors import UserError
 from madrigal.verbs.picture_making import PICTURES, ClassName, Negative, PictureSize, PictureSteps, makes_pictures
 from madrigal.verbs.picture_making import generate as generate_pictures
-from madrigal.verbs.sampling import Guidance, TopK, TopP, one_scale, samplings
+from madrigal.verbs.sampling import Guidance, Recall, TopK, TopP, one_scale, samplings
 from madrigal.verbs.terminal import LONGEST, Bar, Device, Json, Overwrite, print_json, refuse
 
 Samples = Annotated[int, typer.Option("--n", min=1, help="How many.")]
 TEMPERATURE = "0.8,0.9,0.8"
+RECALL = "0,0.5,0.5"
 
 
 def generate(
@@ -41,6 +42,7 @@ def generate(
     repetition_penalty: Annotated[
         float | None, typer.Option(min=1.0, help="Over 1: recent tokens become less likely.")
     ] = None,
+    recall: Recall = None,
     cond_scale: Guidance = None,
     negative: Negative = None,
     steps: PictureSteps = None,
@@ -61,7 +63,7 @@ def generate(
     Example: `madrigal generate runs/muse --text "a red apple" --n 16 -o apples.png`
     """
     of_sound = {"prompt": prompt, "like": like, "seconds": seconds, "top_k": top_k, "top_p": top_p, "codec": codec}
-    of_sound |= {"repetition_penalty": repetition_penalty, "tokenizer": tokenizer}
+    of_sound |= {"repetition_penalty": repetition_penalty, "recall": recall, "tokenizer": tokenizer}
     of_pictures = {"negative": negative, "steps": steps, "class": class_name, "size": size}
     if makes_pictures(runs):
         refuse(of_sound, "sound", f"{runs[0]} makes pictures")
@@ -72,8 +74,9 @@ def generate(
     refuse(of_pictures, PICTURES, f"{runs[0]} makes sound")
     seconds = 5.0 if seconds is None else seconds
     common = {"top_k": top_k, "top_p": top_p, "repetition_penalty": repetition_penalty or 1.0}
-    sampling = samplings(temperature or TEMPERATURE, cond_scale, **common)
-    if _makes_music(runs):
+    is_music = _makes_music(runs)
+    sampling = samplings(temperature or TEMPERATURE, cond_scale, recall or ("0" if is_music else RECALL), **common)
+    if is_music:
         from madrigal.verbs.music import make_music
 
         refuse({"tokenizer": tokenizer, "codec": codec}, "the stages of an AudioLM", f"{runs[0]} is a musiclm")

@@ -8,8 +8,9 @@ import typer
 
 from madrigal.errors import UserError
 from madrigal.verbs.following import Method, Steps, Sway, followed
+from madrigal.verbs.generate import RECALL
 from madrigal.verbs.generate import TEMPERATURE as CONTINUING
-from madrigal.verbs.sampling import Guidance, TopK, TopP, one_scale, samplings
+from madrigal.verbs.sampling import Guidance, Recall, TopK, TopP, one_scale, samplings
 from madrigal.verbs.say import TEMPERATURE as SPEAKING
 from madrigal.verbs.terminal import Bar, Json, given, refuse, screen
 
@@ -41,6 +42,7 @@ FOR = {
     "steps": ("voicebox", "muse"),
     "cond_scale": ("voicebox", "musiclm", "muse"),
     **dict.fromkeys(("top_k", "top_p"), ("audiolm", "speartts", "musiclm")),
+    "recall": ("audiolm",),
     "temperature": ("audiolm", "speartts", "musiclm", "muse"),
     "seed": ("audiolm", "speartts", "voicebox", "musiclm", "muse"),
     "device": ("audiolm", "speartts", "voicebox", "mulan", "musiclm", "muse"),
@@ -124,6 +126,7 @@ def evaluate(
     ] = None,
     top_k: TopK = None,
     top_p: TopP = None,
+    recall: Recall = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Continuation or sentence i is drawn with seed + i; default: 0.")
     ] = None,
@@ -147,7 +150,7 @@ def evaluate(
     for name, value in {
         **{"voice": voice, "kbps": kbps, "opus": opus, "ceiling": ceiling, "holes": holes},
         **{"temperature": temperature, "tags": tags, "recogniser": recogniser, "samples": samples},
-        **{"features": features, "known": known, "label": label},
+        **{"features": features, "known": known, "label": label, "recall": recall},
         **{**flowing, **draws, **drawing, **lengths},
     }.items():
         if kind not in FOR[name]:
@@ -194,6 +197,7 @@ def evaluate(
         from madrigal.audiolm_evaluation import evaluate_audiolm
         from madrigal.judge.continuation_page import show_continuations
 
+        draws["recall"] = recall or RECALL
         options |= {**given(lengths), "sampling": samplings(temperature or CONTINUING, **draws)}
         _judge(evaluate_audiolm, [Path(run) for run in runs], options, show_continuations, as_json=as_json)
     elif kind == "vqgan":

@@ -18,23 +18,35 @@ Guidance = Annotated[
     str | None,
     typer.Option("--cond-scale", help="Over 1: lean on the text; where there are stages, also semantic,coarse,fine."),
 ]
+Recall = Annotated[
+    str | None,
+    typer.Option(
+        "--recall",
+        help="Share, below 1, that the prompt itself has in what is drawn: for all stages, or semantic,coarse,fine.",
+    ),
+]
 TopK = Annotated[int | None, typer.Option("--top-k", min=1, help="Draw among the k likeliest.")]
 TopP = Annotated[
     float | None, typer.Option("--top-p", min=0.0, max=1.0, help="Draw among the likeliest of this share.")
 ]
 
 
-def samplings(temperature: str, cond_scale: str | None = None, **common: Any) -> "dict[str, Sampling]":
-    """The sampling of every stage: its own temperature and guidance, and what all have in common."""
+def samplings(
+    temperature: str, cond_scale: str | None = None, recall: str | None = None, **common: Any
+) -> "dict[str, Sampling]":
+    """The sampling of every stage: its own temperature, guidance and recall, and what all have in common."""
     from madrigal.engine.recipe import build_config
     from madrigal.layers.sampling import Sampling
 
-    degrees = per_stage("--temperature", temperature)
-    scales = per_stage("--cond-scale", cond_scale or "1")
+    own = {
+        "temperature": per_stage("--temperature", temperature),
+        "cond_scale": per_stage("--cond-scale", cond_scale or "1"),
+        "recall": per_stage("--recall", recall or "0"),
+    }
+    if max(own["recall"].values()) >= 1:
+        raise UserError(f"--recall is {recall!r}; shares are below 1, such as 0,0.5,0.5.")
     return {
-        stage: build_config(
-            Sampling, {**common, "temperature": degrees[stage], "cond_scale": scales[stage]}, "Sampling"
-        )
+        stage: build_config(Sampling, {**common, **{name: of[stage] for name, of in own.items()}}, "Sampling")
         for stage in STAGES
     }
 

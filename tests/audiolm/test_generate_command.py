@@ -43,6 +43,18 @@ def test_a_prompt_is_gone_on_from(generate: Command, run: Path, sounds: Path) ->
     assert len(heard("generated/000.wav")) == 32000 + 3200
 
 
+def test_a_prompt_is_recalled_as_much_as_asked(generate: Command, run: Path, sounds: Path) -> None:
+    shares = {"plain": ("0",), "some": (), "same": ("0,0.5,0.5",), "more": ("0,0.9,0.9",)}
+    waves = {}
+    for name, share in shares.items():
+        how = ("--recall", *share) if share else ()
+        generate.done(run, "--prompt", sounds / "0.wav", "--seconds", "0.2", "-o", name, *how)
+        waves[name] = heard(f"{name}/000.wav")
+    assert np.array_equal(waves["some"], waves["same"])
+    assert not np.array_equal(waves["some"], waves["plain"])
+    assert not np.array_equal(waves["some"], waves["more"])
+
+
 def test_json_is_one_object(generate: Command, run: Path) -> None:
     said = json.loads(generate.done(run, "--seconds", "0.1", "--seed", "3", "--json"))
     assert said == {"files": ["generated/000.wav"], "seconds": 0.1, "sample_rate": 16000, "seed": 3}
@@ -97,6 +109,8 @@ REFUSED = {
     ("RUN", "--temperature", "1,2"): "--temperature is '1,2'",
     ("RUN", "--temperature=-1"): "--temperature is '-1'",
     ("RUN", "--temperature", "nan"): "--temperature is 'nan'",
+    ("RUN", "--recall", "some"): "--recall is 'some'",
+    ("RUN", "--recall", "0,0.5,1"): "--recall is '0,0.5,1'; shares are below 1",
     ("RUN", "--device", "nowhere"): "The device 'nowhere' cannot be used here",
     ("RUN", "--top-p", "0"): "top_p is 0.0",
     ("RUN", "--seconds", "0"): "Invalid value for '--seconds'",

@@ -120,6 +120,7 @@ def test_continuations_are_drawn_as_the_command_says(
     words = (run, "--data", manifest.root, "-o", tmp_path / "out", "--limit", "2", "--prompt-seconds", "0.2")
 
     def notes(*how: str) -> list[str]:
+        how = how if "--recall" in how else (*how, "--recall", "0")
         said = command.done(*words, "--seconds", "0.2", "--seed", "3", "--json", "--temperature", *how)
         return list(json.loads(said)["notes"])
 
@@ -131,6 +132,9 @@ def test_continuations_are_drawn_as_the_command_says(
     np.testing.assert_array_equal(first, likeliest)
     np.testing.assert_array_equal(share, likeliest)
     assert not np.array_equal(freely, likeliest)
+    assert notes("0.8", "--recall", "0,0.5,0.9")[0].endswith(
+        "semantic with temperature 0.8; coarse with temperature 0.8, recall 0.5; fine with temperature 0.8, recall 0.9."
+    )
     assert "top_p is 0.0" in command.refused(*words, "--top-p", "0")
 
 

@@ -292,6 +292,11 @@ def test_nonsense_is_refused(wrong: dict[str, Any], said: str) -> None:
         small_model().generate(sources(3)[0], **{**TO_SPEECH, **wrong})
 
 
+def test_there_is_no_prompt_to_recall() -> None:
+    with pytest.raises(UserError, match="recall is for stages that go on from a prompt"):
+        small_model().generate(sources(3)[0], sampling=Sampling(recall=0.5), **TO_SPEECH)
+
+
 def test_guidance_needs_a_model_that_learned_without_a_source() -> None:
     ids, _ = sources(2)
     with pytest.raises(UserError, match="cond_drop_prob"):
