@@ -97,9 +97,9 @@ class FeedForward(nn.Sequential):
     def step(self, x: Tensor, cache: KeyValueCache) -> Tensor:
         """The same for one token in each row, [batch, dim]."""
         norm, inwards, _, outwards = self
-        value, gate = torch.mm(unit(x), cache.weight(inwards, norm)).chunk(2, dim=-1)
+        value, gate = cache.product(unit(x), inwards, norm).chunk(2, dim=-1)
         # A GELU by its formula: torch's own asks oneDNN, and asking takes longer than the answer for so few numbers.
         # In 16 bits the formula would lose what is small.
         is_full = gate.dtype == torch.float32
         opened = torch.addcmul(gate, gate, torch.erf(gate * 0.5**0.5)).mul_(0.5) if is_full else F.gelu(gate)
-        return torch.mm(opened.mul_(value), cache.weight(outwards))
+        return cache.product(opened.mul_(value), outwards)

@@ -73,7 +73,7 @@ class SelfAttention(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """The same for one token in each row, [batch, dim]; a fraction of the calls, which is what one token costs."""
         shared = self.heads + self.kv_heads
-        qkv = torch.mm(unit(x), cache.weight(self.to_qkv, self.norm)).view(len(x), -1, *self.halves)
+        qkv = cache.product(unit(x), self.to_qkv, self.norm).view(len(x), -1, *self.halves)
         scale = None if self.qk_scale is None else self.qk_scale.view(-1, *self.halves)
         both, values = (
             self._placed(qkv.narrow(1, 0, shared), scale, sight).flatten(-2),
@@ -83,7 +83,7 @@ class SelfAttention(nn.Module):
         value = self._mixed(values, first_values)
         key, value = cache.append_one(self.index, both.narrow(1, self.heads, self.kv_heads), value)
         out = attend_one(both.narrow(1, 0, self.heads), key, value, sight.bias)
-        return torch.mm(out, cache.weight(self.to_out)), values if self.tells_values else None
+        return cache.product(out, self.to_out), values if self.tells_values else None
 
     def _put(self, x: Tensor, scale: Tensor | None, sight: Sight) -> Tensor:
         """Queries or keys by halves, placed -> [batch, heads, time, dim_head], one head's after another's in memory.
@@ -151,9 +151,9 @@ class CrossAttention(nn.Module):
 
     def step(self, x: Tensor, context: Tensor | None, bias: Tensor | None, cache: KeyValueCache) -> Tensor:
         """The same for one token in each row, [batch, dim]."""
-        query = torch.mm(unit(x), cache.weight(self.to_query, self.norm)).view(len(x), self.heads, self.dim_head)
+        query = cache.product(unit(x), self.to_query, self.norm).view(len(x), self.heads, self.dim_head)
         key, value = self._keys(context, query, cache)
-        return torch.mm(attend_one(query, key, value, bias), cache.weight(self.to_out))
+        return cache.product(attend_one(query, key, value, bias), self.to_out)
 
     def _keys(self, context: Tensor | None, query: Tensor, cache: KeyValueCache | None) -> tuple[Tensor, Tensor]:
         """Keys and values [batch, kv_heads, nulls + m, dim_head], the nulls first; made once for a cache."""

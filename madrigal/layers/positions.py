@@ -69,6 +69,11 @@ class SinusoidalPositions(nn.Module):
         cos, sin = self._turns.table(most, torch.float32, positions.device)
         return torch.cat((cos[positions, 0], sin[positions, 1]), dim=-1)
 
+    def span(self, first: int, count: int, device: torch.device) -> Tensor:
+        """The waves of `count` positions from `first` on, [count, dim]; nothing has to be looked up."""
+        cos, sin = self._turns.table(first + count, torch.float32, device)
+        return torch.cat((cos[first : first + count, 0], sin[first : first + count, 1]), dim=-1)
+
 
 def turn(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turn the pairs of the halves of vectors, x [..., 2, dim_head / 2]; `sin` carries a minus in its first half."""

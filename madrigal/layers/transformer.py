@@ -222,14 +222,15 @@ class Transformer(nn.Module):
         first_values = None
         more: tuple[Any, ...] = () if cond is None else (cond,)
         kept: list[Tensor] = []
+        depth, joined = len(self.layers), len(self.joins)
         for index, layer in enumerate(self.layers):
-            if index < len(self.joins):
+            if index < joined:
                 kept.append(x)
-            elif index >= len(self.layers) - len(self.joins):
+            elif index >= depth - joined:
                 # Added to the stream, so that this is not rounded where autocast rounds the product.
                 x = x + self.joins[len(kept) - 1](torch.cat((x, kept.pop()), dim=-1))
             run: Callable[..., tuple[Tensor, Tensor | None]] = layer.step if is_step else layer  # type: ignore[assignment]
-            if asked is not None and index == len(self.layers) - 1:
+            if asked is not None and index == depth - 1:
                 more = (cond, asked)
             x, values = run(x, sight, first_values, context, context_bias, cache, *more)
             first_values = values if first_values is None else first_values

@@ -86,7 +86,7 @@ class Decoder:
         return self.model.decode_upper(hidden, self.encoded, self.cache)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        return self._guided(self.model.logits(self.modality, hidden))
+        return self._guided(self.model.logits(self.modality, hidden, self.cache))
 
     def early_logits(self, hidden: Tensor) -> Tensor:
         return self._guided(self.model.early_logits(self.modality, hidden))

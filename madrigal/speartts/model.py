@@ -22,6 +22,7 @@ from madrigal.data.tokens import PAD
 from madrigal.engine.pretrained import Pretrained
 from madrigal.errors import UserError
 from madrigal.layers.cache import KeyValueCache
+from madrigal.layers.multi_head import on_cpu
 from madrigal.layers.norm import RMSNorm
 from madrigal.layers.positions import SinusoidalPositions
 from madrigal.layers.transformer import Transformer
@@ -190,12 +191,7 @@ class TextToSemantic(Freezing, Pretrained):
             ids = ids.to(self.device)
             parts.append(self._embed(modality, ids, ids != PAD))
         hidden = torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
-        places = _counted(hidden.shape[1], mask, self.device)
-        if cache is not None and not begins:
-            # Without layers below the exit nothing is noted there.
-            kept = cache.lower if self.has_early_exit else cache.upper
-            places = places + (kept.length if kept.real is None else kept.real[:, : kept.length].sum(1, keepdim=True))
-        hidden = hidden + self.places(places)
+        hidden = hidden + self._waves(hidden.shape[1], mask, None if begins else cache)
         if not self.has_early_exit:
             return hidden
         return self._decode(self.lower, hidden, encoded, None if cache is None else cache.lower, mask)
@@ -206,8 +202,13 @@ class TextToSemantic(Freezing, Pretrained):
         """Hidden states of `decode_lower` through the other layers, [batch, t, dim] -> the same shape."""
         return self._decode(self.upper, hidden, encoded, None if cache is None else cache.upper, mask)
 
-    def logits(self, modality: Modality, hidden: Tensor) -> Tensor:
-        """Hidden states of `decode_upper` [..., dim] -> [..., ids + 1], the end last."""
+    def logits(self, modality: Modality, hidden: Tensor, cache: DecoderCache | None = None) -> Tensor:
+        """Hidden states of `decode_upper` [..., dim] -> [..., ids + 1], the end last.
+
+        Single tokens [batch, 1, dim] are quicker with the cache that they were decoded with.
+        """
+        if cache is not None and hidden.shape[1] == 1 and on_cpu(hidden):
+            return cache.upper.product(hidden.squeeze(1), self.tables[modality]).unsqueeze(1)
         return F.linear(hidden, self._table(modality))
 
     def early_logits(self, modality: Modality, hidden: Tensor) -> Tensor:
@@ -238,6 +239,17 @@ class TextToSemantic(Freezing, Pretrained):
         if cache is not None and cache.context:
             return stack(hidden, mask=mask, cache=cache)  # the source is in the cache
         return stack(hidden, mask=mask, context=encoded.hidden, context_mask=_unless_whole(encoded.mask), cache=cache)
+
+    def _waves(self, count: int, mask: Tensor | None, cache: DecoderCache | None) -> Tensor:
+        """What the places of the next `count` hidden states add to them; `mask` is theirs."""
+        # Without layers below the exit nothing is noted there.
+        kept = None if cache is None else cache.lower if self.has_early_exit else cache.upper
+        before: int | Tensor = 0
+        if kept is not None:
+            before = kept.length if kept.real is None else kept.real[:, : kept.length].sum(1, keepdim=True)
+        if mask is None and isinstance(before, int):
+            return self.places.span(before, count, self.device)
+        return self.places(_counted(count, mask, self.device) + before)
 
     def _embed(self, modality: Modality, ids: Tensor, real: Tensor) -> Tensor:
         size = self.config.size(modality)

@@ -1,13 +1,16 @@
 """Token by token or all at once: the same, for every attention path and every way of conditioning."""
 
 import itertools
+from collections.abc import Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 from small_transformers import DIM, DIM_CONTEXT, KV_HEADS, POSITIONS, conditions, mask_of, small
 from torch import Tensor
 
+from madrigal.layers import cache as caches
 from madrigal.layers.cache import KeyValueCache
 from madrigal.layers.transformer import Transformer
 
@@ -235,3 +238,29 @@ def test_decoding_under_autocast_comes_close(inference: bool) -> None:
         out = in_pieces(model, x, [3, 1, 1, 1, 2], {})
     exact = model(x)
     assert (out - exact).norm() / exact.norm() < 0.05
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_large_weights_are_summed_for_a_row_alone(
+    monkeypatch: pytest.MonkeyPatch, rows: int, precision: torch.dtype
+) -> None:
+    monkeypatch.setattr(caches, "LARGE", 0)
+    sums = Mock(wraps=torch.embedding_bag)
+    monkeypatch.setattr(torch, "embedding_bag", sums)
+    model, x = small(cross_attend=True), torch.randn(rows, TIME, DIM)  # inside, 42 wide: no multiple of a cache line
+    given = conditions("cross", rows, ragged=False)
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=precision == torch.bfloat16):
+        out = in_pieces(model, x, [1] * TIME, given)
+    assert sums.called == (rows == 1 and precision == torch.float32)
+    exact = model(x, **given)
+    assert (out - exact).norm() / exact.norm() < (1e-5 if precision == torch.float32 else 0.05)
