@@ -14,6 +14,7 @@ from torch import Tensor
 ROWS = 256  # of a block: queries times the heads that share a key
 ORDERED = 128  # queries of a block at most where there is an order: a smaller block sees less of what it must not see
 WHOLE = 2**24  # attention weights of a block where there is no order: up to so many, all queries are one block
+HARMLESS = 40.0  # scores whose exponentials, and the sums of these, are far from the ends of what a number can be
 KEPT = 2**26  # attention weights up to this many bytes are kept for the backward pass, else they are made again
 
 
@@ -40,7 +41,18 @@ def _attend_at_once(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     shape = (batch * kv_heads, -1, dim_head)  # heads that share keys are more queries of one
     query_rows, keys, values = query.reshape(shape), key.reshape(shape), value.reshape(shape)
     scores = torch.baddbmm(query.new_empty(1, 1, 1), query_rows, keys.transpose(1, 2), beta=0, alpha=dim_head**-0.5)
+    is_half = query.dtype == torch.bfloat16 and not torch.compiler.is_compiling()
+    if is_half and _longest(query) * _longest(key) * dim_head**-0.5 < HARMLESS:
+        # Nothing has to be taken off before the exponential, which then costs half of a softmax; shorter rows are
+        # divided by their sums.
+        raised = scores.exp_()
+        return torch.bmm(raised, values).div_(raised.sum(dim=-1, keepdim=True)).view(query.shape)
     return torch.bmm(scores.softmax(dim=-1), values).view(query.shape)
+
+
+def _longest(x: Tensor) -> float:
+    """The length of the longest vector: no product of two is larger than the product of their lengths."""
+    return float(torch.linalg.vector_norm(x, dim=-1).amax())
 
 
 class _BlockAttention(torch.autograd.Function):

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from madrigal.layers.cache import KeyValueCache
 from madrigal.layers.norm import Adapted, AdaptiveRMSNorm, RMSNorm, unit
+from madrigal.layers.products import Linear, opened_and_multiplied
 
 
 class GEGLU(nn.Module):
@@ -80,15 +81,20 @@ class FeedForward(nn.Sequential):
         inner = int(dim * mult * 2 / 3)
         super().__init__(
             RMSNorm(dim) if cond_dim is None else AdaptiveRMSNorm(dim, cond_dim),
-            nn.Linear(dim, 2 * inner, bias=False),
+            Linear(dim, 2 * inner, bias=False, parts=2),
             GEGLU(dropout),
-            nn.Linear(inner, dim, bias=False),
+            Linear(inner, dim, bias=False),
         )
 
     def forward(self, x: Tensor, cond: Tensor | Adapted | None = None) -> Tensor:
         layers: Iterable[Any] = self
         norm, inwards, gate, outwards = layers
         normed = norm(x) if cond is None else norm(x, cond)
+        packed = inwards.packed
+        if packed and not torch.is_grad_enabled():
+            gated = opened_and_multiplied(normed, packed)
+            out: Tensor = outwards(F.dropout(gated, gate.dropout, gate.training))
+            return out
         # Inside, a row is a column: so value and gate are each of one piece, and the products are faster by a third on
         # a CPU where `inner` is no multiple of what its registers hold.
         hidden = gate(torch.mm(inwards.weight, normed.flatten(0, -2).T))

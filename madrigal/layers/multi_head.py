@@ -9,6 +9,7 @@ from madrigal.layers.cache import KeyValueCache
 from madrigal.layers.norm import Adapted, AdaptiveRMSNorm, RMSNorm, unit
 from madrigal.layers.placing import normed_and_turned
 from madrigal.layers.positions import turn
+from madrigal.layers.products import Linear
 from madrigal.layers.sight import Sight
 
 
@@ -39,8 +40,8 @@ class SelfAttention(nn.Module):
         self.dropout, self.index = dropout, index
         self.tells_values = value_residual and index == 0
         self.norm: nn.Module = RMSNorm(dim) if cond_dim is None else AdaptiveRMSNorm(dim, cond_dim)
-        self.to_qkv = nn.Linear(dim, (heads + 2 * kv_heads) * dim_head, bias=False)
-        self.to_out = nn.Linear(heads * dim_head, dim, bias=False)
+        self.to_qkv = Linear(dim, (heads + 2 * kv_heads) * dim_head, bias=False)
+        self.to_out = Linear(heads * dim_head, dim, bias=False)
         self.qk_scale = nn.Parameter(torch.ones(heads + kv_heads, dim_head)) if qk_norm else None
         self.value_mix = nn.Parameter(torch.zeros(kv_heads, 1)) if value_residual and index else None
 
@@ -129,9 +130,9 @@ class CrossAttention(nn.Module):
         self.dropout, self.index = dropout, index
         self.norm: nn.Module = RMSNorm(dim) if cond_dim is None else AdaptiveRMSNorm(dim, cond_dim)
         self.context_norm = RMSNorm(dim_context)
-        self.to_query = nn.Linear(dim, heads * dim_head, bias=False)
-        self.to_kv = nn.Linear(dim_context, 2 * kv_heads * dim_head, bias=False)
-        self.to_out = nn.Linear(heads * dim_head, dim, bias=False)
+        self.to_query = Linear(dim, heads * dim_head, bias=False)
+        self.to_kv = Linear(dim_context, 2 * kv_heads * dim_head, bias=False)
+        self.to_out = Linear(heads * dim_head, dim, bias=False)
         self.null_kv = nn.Parameter(torch.randn(2, kv_heads, nulls, dim_head) * 0.02)
 
     def forward(

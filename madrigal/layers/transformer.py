@@ -20,6 +20,7 @@ from madrigal.layers.feed_forward import FeedForward
 from madrigal.layers.multi_head import CrossAttention, SelfAttention, on_cpu
 from madrigal.layers.norm import Adapted, AdaptiveRMSNorm, RMSNorm
 from madrigal.layers.positions import DynamicPositionBias, RotaryPositions
+from madrigal.layers.products import Linear
 from madrigal.layers.sight import HIDDEN, Sight, look
 from madrigal.layers.transformer_layer import Layer
 
@@ -90,7 +91,7 @@ class Transformer(nn.Module):
             )
             feed_forward = FeedForward(dim, ff_mult, ff_dropout, cond_dim)
             self.layers.append(Layer(attention, cross, feed_forward, residual_streams))
-        self.joins = nn.ModuleList(nn.Linear(2 * dim, dim, bias=False) for _ in range(depth // 2 if skips else 0))
+        self.joins = nn.ModuleList(Linear(2 * dim, dim, bias=False) for _ in range(depth // 2 if skips else 0))
         self.norm = _final_norm(dim, cond_dim) if final_norm else nn.Identity()
         self._start_small()
 

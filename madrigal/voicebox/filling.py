@@ -12,6 +12,7 @@ from madrigal.engine.evaluating import eval_mode
 from madrigal.engine.randomness import seeds_of
 from madrigal.errors import UserError
 from madrigal.layers.norm import Adapted
+from madrigal.layers.products import is_compiled, packed
 from madrigal.voicebox.config import VoiceBoxConfig
 from madrigal.voicebox.model import VoiceBox, check_context
 from madrigal.voicebox.solvers import Flow, Method, solve, times_asked
@@ -71,7 +72,7 @@ def fill(
     _check_led(voicebox.config, cond_scale, given, ids)
     told = {**given, "ids": None if ids is None else ids.to(voicebox.device), "mask": mask}
     made = mask & ~given["context_mask"] if given else mask
-    with eval_mode(voicebox):
+    with eval_mode(voicebox), packed(voicebox):
         flow = flow_under(voicebox, told, start, cond_scale, times_asked(way.method, way.steps, way.sway))
         solved = solve(flow, start, **way._asdict(), rtol=rtol, atol=atol, mask=made[..., None])
     x = torch.where(given["context_mask"][..., None], given["context"], solved.x) if given else solved.x
@@ -116,8 +117,7 @@ def _can_prepare(voicebox: VoiceBox, moments: int) -> bool:
 
     A layer that is compiled would be compiled anew for each of its norms.
     """
-    is_compiled = any(block._compiled_call_impl is not None for block in voicebox.blocks())
-    return voicebox.device.type == "cpu" and moments <= MOST_PREPARED and not is_compiled
+    return voicebox.device.type == "cpu" and moments <= MOST_PREPARED and not is_compiled(voicebox)
 
 
 class Way(NamedTuple):

@@ -18,6 +18,7 @@ from madrigal.data.tokens import PAD
 from madrigal.engine.pretrained import Pretrained
 from madrigal.errors import UserError
 from madrigal.layers.norm import Adapted, adapted_to
+from madrigal.layers.products import Linear
 from madrigal.layers.transformer import Transformer
 from madrigal.voicebox import keywords
 from madrigal.voicebox.config import VoiceBoxConfig
@@ -55,7 +56,7 @@ class VoiceBox(nn.Module, Pretrained):
             config = keywords.config_of(options, config)
         self.config = config
         dim, width = config.dim, config.time_hidden_dim or config.dim
-        self.from_noisy = nn.Linear(config.dim_in, dim)
+        self.from_noisy = Linear(config.dim_in, dim)
         self.from_context = nn.Linear(config.dim_in, dim, bias=False)
         # Features are about zero in the mean: without this a given frame of zeros would look like one to be made.
         self.given = nn.Parameter(torch.zeros(dim))
@@ -85,7 +86,7 @@ class VoiceBox(nn.Module, Pretrained):
         # What the features were normalised by, for features that cannot tell; no deviation = nobody has told it yet.
         self.register_buffer("mean", torch.zeros(config.dim_in))
         self.register_buffer("std", torch.zeros(config.dim_in))
-        self.to_flow = nn.Linear(dim, together * config.dim_in)
+        self.to_flow = Linear(dim, together * config.dim_in)
         nn.init.zeros_(self.to_flow.weight)  # at first the best guess of the flow is its mean
         nn.init.zeros_(self.to_flow.bias)
 

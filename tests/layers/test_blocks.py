@@ -168,3 +168,16 @@ def test_attention_is_the_same_with_and_without_gradients(with_bias: bool) -> No
     learning = attend(query, key, value, bias, None, 0.0)
     with torch.no_grad():
         torch.testing.assert_close(attend(query, key, value, bias, None, 0.0), learning)
+
+
+@pytest.mark.parametrize("size", [1, 32])  # with scores of a hundred and more, exponentials are beyond numbers
+@pytest.mark.parametrize("kv_heads", [1, 4])
+@torch.no_grad()
+def test_at_once_in_16_bits_it_is_the_same(size: int, kv_heads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "WHOLE", 2**24)
+    query, key, value = (t.bfloat16() for t in heads(2, 4, kv_heads, 40, 40))
+    query, key = query.round() * size, key.round()  # scores that 16 bits hold exactly
+    full = F.scaled_dot_product_attention(query.float(), key.float(), value.float(), enable_gqa=True)
+    found = attend_in_blocks(query, key, value, None, None)
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found.float(), full, rtol=2e-2, atol=2e-2)
