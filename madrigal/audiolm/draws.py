@@ -15,6 +15,12 @@ Samplings = Sampling | dict[str, Sampling] | None
 
 STAGES = ("semantic", "coarse", "fine")
 
+_LIKE_THE_PROMPT = Sampling(temperature=0.5, recall=0.5)
+SPEECH = {"semantic": Sampling(temperature=0.8), "coarse": _LIKE_THE_PROMPT, "fine": _LIKE_THE_PROMPT}
+"""How each stage draws where nothing is said about it: what `madrigal generate`, `evaluate` and the studio do."""
+MUSIC = {stage: Sampling(temperature=degree) for stage, degree in zip(STAGES, (0.8, 0.9, 0.8), strict=True)}
+"""The same for music from a text."""
+
 
 @dataclass(frozen=True)
 class Draws:

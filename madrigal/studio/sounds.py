@@ -10,6 +10,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, FailFast, Field
 from starlette.concurrency import run_in_threadpool
 
+from madrigal.audiolm.draws import MUSIC, SPEECH
 from madrigal.studio.asking import (
     SOUND,
     WAV,
@@ -28,13 +29,6 @@ from madrigal.studio.serving import studio_of
 from madrigal.studio.uploads import content_of, wave_of
 
 router = APIRouter(tags=["sound"])
-TEMPERATURES = {"semantic": 0.8, "coarse": 0.9, "fine": 0.8}
-
-
-def _sampling() -> dict[str, Any]:
-    from madrigal.layers.sampling import Sampling
-
-    return {stage: Sampling(temperature=degree) for stage, degree in TEMPERATURES.items()}
 
 
 def _mono(wave: Any) -> np.ndarray:
@@ -61,7 +55,7 @@ async def continuations(
         audiolm = studio.models.loaded(found)
         rate = int(audiolm.codec.target_sample_hz)
         prompt = wave_of(data, rate, most_seconds=limits.prompt_seconds, least_seconds=0.2)
-        wave = audiolm(prime_wave=prompt, seconds=seconds, seed=seed, sampling=_sampling())[0]
+        wave = audiolm(prime_wave=prompt, seconds=seconds, seed=seed, sampling=SPEECH)[0]
         return studio.made(encoded(_mono(wave), "wav", rate), found.id, wave.shape[-1] / rate)
 
     return Response(await worked(request, studio, go_on), media_type=MEDIA_TYPES["wav"])
@@ -90,7 +84,7 @@ async def music(asked: MusicRequest, request: Request) -> Response:
 
     def make() -> tuple[bytes, float]:
         musiclm = studio.models.loaded(found)
-        (drawn,) = musiclm.draw(asked.prompt, asked.n, seconds=asked.seconds, seed=asked.seed, sampling=_sampling())
+        (drawn,) = musiclm.draw(asked.prompt, asked.n, seconds=asked.seconds, seed=asked.seed, sampling=MUSIC)
         wave, rate = drawn.waves[0], musiclm.sample_rate
         sent = encoded(_mono(wave), asked.response_format, rate)
         return studio.made(sent, found.id, wave.shape[-1] / rate), drawn.scores[0]

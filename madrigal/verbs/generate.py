@@ -12,8 +12,8 @@ from madrigal.verbs.sampling import Guidance, Recall, TopK, TopP, one_scale, sam
 from madrigal.verbs.terminal import LONGEST, Bar, Device, Json, Overwrite, print_json, refuse
 
 Samples = Annotated[int, typer.Option("--n", min=1, help="How many.")]
-TEMPERATURE = "0.8,0.9,0.8"
-RECALL = "0,0.5,0.5"
+TEMPERATURE, RECALL = "0.8,0.5,0.5", "0,0.5,0.5"
+MUSIC_TEMPERATURE = "0.8,0.9,0.8"
 
 
 def generate(
@@ -35,7 +35,10 @@ def generate(
     ] = Path("generated"),
     temperature: Annotated[
         str | None,
-        typer.Option("--temperature", help=f"For all stages, or semantic,coarse,fine; default: {TEMPERATURE}."),
+        typer.Option(
+            "--temperature",
+            help=f"For all stages, or semantic,coarse,fine; default: {TEMPERATURE}, of music {MUSIC_TEMPERATURE}.",
+        ),
     ] = None,
     top_k: TopK = None,
     top_p: TopP = None,
@@ -75,7 +78,8 @@ def generate(
     seconds = 5.0 if seconds is None else seconds
     common = {"top_k": top_k, "top_p": top_p, "repetition_penalty": repetition_penalty or 1.0}
     is_music = _makes_music(runs)
-    sampling = samplings(temperature or TEMPERATURE, cond_scale, recall or ("0" if is_music else RECALL), **common)
+    temperature = temperature or (MUSIC_TEMPERATURE if is_music else TEMPERATURE)
+    sampling = samplings(temperature, cond_scale, recall or ("0" if is_music else RECALL), **common)
     if is_music:
         from madrigal.verbs.music import make_music
 

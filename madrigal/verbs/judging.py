@@ -8,7 +8,7 @@ import typer
 
 from madrigal.errors import UserError
 from madrigal.verbs.following import Method, Steps, Sway, followed
-from madrigal.verbs.generate import RECALL
+from madrigal.verbs.generate import MUSIC_TEMPERATURE, RECALL
 from madrigal.verbs.generate import TEMPERATURE as CONTINUING
 from madrigal.verbs.sampling import Guidance, Recall, TopK, TopP, one_scale, samplings
 from madrigal.verbs.say import TEMPERATURE as SPEAKING
@@ -188,7 +188,7 @@ def evaluate(
 
         options |= {
             **given({"samples": samples, "known": known}),
-            "sampling": samplings(temperature or CONTINUING, cond_scale, **draws),
+            "sampling": samplings(temperature or MUSIC_TEMPERATURE, cond_scale, **draws),
         }
         _judge(evaluate_musiclm, path, options, show_music, as_json=as_json)
     elif kind == "audiolm":

@@ -11,6 +11,10 @@ import pytest
 import soundfile
 from commanding import Command
 
+from madrigal.audiolm.draws import MUSIC, SPEECH
+from madrigal.verbs.generate import MUSIC_TEMPERATURE, RECALL, TEMPERATURE
+from madrigal.verbs.sampling import samplings
+
 
 @pytest.fixture
 def generate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
@@ -43,12 +47,17 @@ def test_a_prompt_is_gone_on_from(generate: Command, run: Path, sounds: Path) ->
     assert len(heard("generated/000.wav")) == 32000 + 3200
 
 
+def test_the_command_draws_as_the_studio_does() -> None:
+    assert samplings(TEMPERATURE, recall=RECALL) == SPEECH
+    assert samplings(MUSIC_TEMPERATURE) == MUSIC
+
+
 def test_a_prompt_is_recalled_as_much_as_asked(generate: Command, run: Path, sounds: Path) -> None:
     shares = {"plain": ("0",), "some": (), "same": ("0,0.5,0.5",), "more": ("0,0.9,0.9",)}
     waves = {}
     for name, share in shares.items():
         how = ("--recall", *share) if share else ()
-        generate.done(run, "--prompt", sounds / "0.wav", "--seconds", "0.2", "-o", name, *how)
+        generate.done(run, "--prompt", sounds / "0.wav", "--seconds", "0.4", "--temperature", "2", "-o", name, *how)
         waves[name] = heard(f"{name}/000.wav")
     assert np.array_equal(waves["some"], waves["same"])
     assert not np.array_equal(waves["some"], waves["plain"])
