@@ -5,6 +5,8 @@ The second half of AudioLM, and of speech from text: whoever makes the semantic 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, floor
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from torch import Tensor
 
 from madrigal.audiolm.decoding import Drawn, decode_in_chunks
 from madrigal.audiolm.draws import Draws, seeds_for
+from madrigal.audiolm.memory import PromptMemory
 from madrigal.audiolm.stage import StageTransformer
 from madrigal.audiolm.tokens import heard_at
 from madrigal.audiolm.windows import Window, extend, first_of, streamed
@@ -123,26 +126,29 @@ class AcousticStages:
                 window.limits,
                 **draws.of("coarse", window.number),
                 may_end=seconds is None and self.frames_per_semantic is None,
+                memory=window.memory,
             )
 
-        return extend(prompts, totals, self._coarse_window(), draw)
+        return extend(prompts, totals, self._coarse_window(), draw, unit=self._unit)[0]
 
     def coarse_pieces(
         self, semantic: Tensor, prompt: Prompt, draws: Draws, chunk: int, *, seconds: float | None, limit: int
     ) -> Iterator[Tensor]:
         """What `coarse` draws for one row after its prompt, [up to `chunk` frames, quantizers] at a time."""
-        coarse, number = prompt.codes[0][:, : self.num_coarse], 0
+        coarse, number, memory = prompt.codes[0][:, : self.num_coarse], 0, None
         total = self._total(len(coarse), semantic, seconds, limit)
         while len(coarse) < total:
             window = self._coarse_window()
-            start = first_of(len(coarse), total, window)
+            start = first_of(len(coarse), total, window, self._unit)
             stop = total if window is None else min(total, start + window)
             decoding = self.coarse_stage.decoding(
                 [streamed(self._semantic_of([semantic], [start], [stop])), streamed([coarse[start:]])],
                 torch.tensor([stop - start]),
                 **draws.of("coarse", number),
                 may_end=seconds is None and self.frames_per_semantic is None,
+                memory=memory,
             )
+            memory = decoding.memory
             for new in decode_in_chunks(decoding, chunk):
                 coarse = torch.cat((coarse, new[0]))
                 yield new[0]
@@ -151,17 +157,24 @@ class AcousticStages:
             number += 1
 
     def fine(self, coarse: list[Tensor], known: list[Tensor], draws: Draws) -> list[Tensor]:
-        """The fine codes of every row for all its coarse codes; those of its beginning are `known`."""
+        """The fine codes of every row for all its coarse codes; those of its beginning, the prompt's, are `known`."""
+        return self._fine(coarse, known, draws)[0]
+
+    def _fine(
+        self, coarse: list[Tensor], known: list[Tensor], draws: Draws, memory: PromptMemory | None = None
+    ) -> tuple[list[Tensor], PromptMemory | None]:
+        """The same where what is known was drawn in part, with the memory of what was not."""
         stage = self.fine_stage
         assert stage is not None
 
         def draw(window: Window) -> Drawn:
             spans = zip(coarse, window.starts, window.stops, strict=True)
             given = [streamed([row[a:b] for row, a, b in spans]), window.prompt]
-            return stage.decode(given, window.limits, **draws.of("fine", window.number), may_end=False)
+            how = draws.of("fine", window.number)
+            return stage.decode(given, window.limits, **how, may_end=False, memory=window.memory)
 
         window = window_of(stage.transformer, self.codec.frame_rate)
-        return extend(known, [len(row) for row in coarse], window, draw)
+        return extend(known, [len(row) for row in coarse], window, draw, memory=memory)
 
     def known_fine(self, prompt: Prompt) -> list[Tensor]:
         """The fine codes of the prompt."""
@@ -203,14 +216,14 @@ class AcousticStages:
         if decoder is None:
             raise UserError("This codec cannot decode piece by piece: generate the whole at once.")
         yield from _pieces(decoder.push(prompt.codes[0][None]))
-        coarse, fine = prompt.codes[0][:, : self.num_coarse], self.known_fine(prompt)[0]
+        coarse, fine, memory = prompt.codes[0][:, : self.num_coarse], self.known_fine(prompt)[0], None
         chunk = max(1, round(chunk_seconds * self.codec.frame_rate))
         for new in self.coarse_pieces(semantic, prompt, draws, chunk, seconds=seconds, limit=limit):
             coarse, codes = torch.cat((coarse, new)), new
             if self.fine_stage is not None:
                 known = len(fine)
                 apart = Draws(seeds_for("fine, in pieces", draws.seeds, known), draws.sampling, draws.contexts)
-                fine = self.fine([coarse], [fine], apart)[0]
+                (fine,), memory = self._fine([coarse], [fine], apart, memory)
                 codes = torch.cat((new, fine[known:]), 1)
             yield from _pieces(decoder.push(codes[None]))
         yield from _pieces(decoder.flush())
@@ -232,13 +245,18 @@ class AcousticStages:
         timed = self.frames_per_semantic is not None
         return window_of(self.coarse_stage.transformer, self.codec.frame_rate) if timed else None
 
+    @property
+    def _unit(self) -> int:
+        """So many frames are the first that are whole semantic tokens: a window that began between would be late."""
+        return Fraction(self.frames_per_semantic or 1).limit_denominator(1000).numerator
+
     def _semantic_of(self, semantic: Sequence[Tensor], starts: list[int], stops: list[int]) -> list[Tensor]:
         """The semantic tokens of a span of frames of each row."""
         per_token = self.frames_per_semantic
         if per_token is None:
             return list(semantic)
         spans = zip(semantic, starts, stops, strict=True)
-        return [row[round(start / per_token) : round(stop / per_token)] for row, start, stop in spans]
+        return [row[floor(start / per_token) : ceil(stop / per_token)] for row, start, stop in spans]
 
 
 def window_of(stage: StageTransformer, rate: float) -> int | None:

@@ -100,7 +100,10 @@ class CoarseConfig(StageConfig):
         if self.frames_per_semantic is not None and self.unique_consecutive:
             raise ValueError("frames_per_semantic needs unique_consecutive=false: tokens made unique have no durations")
         if self.semantic_along and (self.frames_per_semantic is None or self.positions != "rotary"):
-            raise ValueError("semantic_along needs frames_per_semantic and positions=rotary, which make a clock")
+            raise ValueError(
+                "semantic_along needs unique_consecutive=false, frames_per_semantic and positions=rotary, which make a "
+                "clock; set semantic_along=false to do without"
+            )
         return self
 
 

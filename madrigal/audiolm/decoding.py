@@ -19,10 +19,14 @@ from madrigal.layers.sampling import RowNoise, Sampling, draw, guided
 
 @dataclass
 class Drawn:
-    """Codes [batch, frames, quantizers], PAD where nothing was drawn, and the `lengths` [batch], prompt included."""
+    """Codes [batch, frames, quantizers], PAD where nothing was drawn, and the `lengths` [batch], prompt included.
+
+    Where a prompt is recalled, there is the `memory` of it.
+    """
 
     codes: Tensor
     lengths: Tensor
+    memory: PromptMemory | None = None
 
     def rows(self) -> list[Tensor]:
         """Each row's own codes [frames, quantizers]."""
@@ -34,6 +38,7 @@ class Decoding:
 
     `streams` are the given sections; the last of them is the prompt of what is drawn (no frames: from the start).
     `frames` [batch] is how long each row may get, prompt included. Where `may_end` is false the end is never drawn.
+    What is recalled is the prompt, unless this is not the beginning and there is a `memory` of what was.
     """
 
     def __init__(
@@ -46,8 +51,9 @@ class Decoding:
         noise: RowNoise,
         context: tuple[Tensor, Tensor] | None = None,
         may_end: bool = True,
+        memory: PromptMemory | None = None,
     ) -> None:
-        self.stage, self.sampling, self.noise = stage, sampling, noise
+        self.stage, self.sampling, self.noise, self.memory = stage, sampling, noise, memory
         self.number = len(stage.layout.sections) - 1
         self.section = stage.layout.sections[self.number]
         self.may_end = may_end and self.section.has_end
@@ -83,8 +89,9 @@ class Decoding:
         hidden = stage.hidden(ids, mask=mask, positions=positions, context=context, cache=self.cache)
         rows, last = torch.arange(len(ids), device=ids.device), (packed.lengths - 1).repeat(self.copies)
         self.hidden = hidden[rows, last]
-        if self.sampling.recall:
-            self.memory = PromptMemory.of(hidden[: len(packed.ids)], packed)
+        if self.sampling.recall and self.memory is None:
+            first_head = stage.layout.first_head(self.number)
+            self.memory = PromptMemory.of(hidden[: len(packed.ids)], packed, first_head)
 
     def _count(self) -> None:
         """How many steps all rows draw in, and how many any of them does: numbers here, for a step must not wait."""
@@ -106,6 +113,8 @@ class Decoding:
     def advance(self) -> None:
         """Draw one column in every row."""
         # inference_mode: a sixth of a step's time is what autograd notes of tensors that it will never need.
+        if self.memory is not None:
+            self.likeness = self.memory.likeness(self.hidden[: len(self.codes)])
         # All rows are at the same codebook, since prompts are whole frames: their columns differ, their steps do not.
         slots = [
             self._slot(*self.section.pattern.after(self.steps, slot)) for slot in range(self.section.pattern.width)
@@ -163,9 +172,9 @@ class Decoding:
         if self.copies == 2:
             with_it, without = logits.chunk(2)
             logits = guided(with_it, without, self.sampling.cond_scale)
-        if self.sampling.recall:
-            hidden, share = self.hidden[: len(self.codes)], self.sampling.recall
-            logits = self.memory.mixed(logits, hidden, head, self.section.codebook_size, share)
+        if self.memory is not None:
+            share = self.sampling.recall
+            logits = self.memory.mixed(logits, self.likeness, head, self.section.codebook_size, share)
         if not self.may_end:
             logits = logits[:, : self.section.codebook_size]
         history = self._history(codebook, frame)
@@ -187,7 +196,8 @@ class Decoding:
         longest = int(self.limit.max()) if len(self.limit) else 0
         codes = self.codes[:, :longest]
         frame = torch.arange(longest, device=codes.device)
-        return Drawn(codes.masked_fill((frame >= self.limit[:, None])[..., None], PAD), self.limit.clone())
+        codes = codes.masked_fill((frame >= self.limit[:, None])[..., None], PAD)
+        return Drawn(codes, self.limit.clone(), self.memory)
 
 
 def decode(decoding: Decoding) -> Drawn:

@@ -28,32 +28,32 @@ class PromptMemory:
     followed: dict[int, Tensor]
 
     @classmethod
-    def of(cls, hidden: Tensor, packed: Packed) -> "PromptMemory":
-        """Of the states [batch, columns, dim] of a packed prompt."""
+    def of(cls, hidden: Tensor, packed: Packed, first_head: int) -> "PromptMemory":
+        """Of the states [batch, columns, dim] of a packed prompt; heads before `first_head` draw nothing."""
         followed = {
             head: packed.targets.masked_fill(packed.heads != head, PAD).amax(-1)
             for head in packed.heads[packed.targets != PAD].unique().tolist()
+            if head >= first_head
         }
         return cls(F.normalize(hidden.float(), dim=-1), followed)
 
-    def mixed(self, logits: Tensor, hidden: Tensor, head: int, codes: int, share: float) -> Tensor:
-        """Logits [batch, classes] of states [batch, dim], a share of the first `codes` of which is remembered.
+    def likeness(self, hidden: Tensor) -> Tensor:
+        """How like the states [batch, dim] are to those of the prompt, as logits [batch, columns]."""
+        return SHARPNESS * torch.einsum("bd,bcd->bc", F.normalize(hidden.float(), dim=-1), self.states)
+
+    def mixed(self, logits: Tensor, likeness: Tensor, head: int, codes: int, share: float) -> Tensor:
+        """Logits [batch, classes] of which a `share` of the first `codes` is remembered.
 
         An end, which is behind the codes, stays as likely as it was.
         """
         if head not in self.followed:
             return logits
-        remembered, has_any = self._remembered(hidden, self.followed[head], codes)
+        followed = self.followed[head]
+        is_there = followed != PAD
+        has_any = is_there.any(1, keepdim=True)
+        weights = likeness.masked_fill(~is_there & has_any, float("-inf")).softmax(-1)
+        remembered = weights.new_zeros(len(weights), codes).scatter_add_(1, followed.clamp(min=0), weights)
         chances = logits.softmax(-1)
         known = chances[:, :codes]
         mixed = torch.lerp(known, remembered * known.sum(-1, keepdim=True), share)
         return torch.where(has_any, torch.cat((mixed, chances[:, codes:]), 1).log(), logits)
-
-    def _remembered(self, hidden: Tensor, followed: Tensor, codes: int) -> tuple[Tensor, Tensor]:
-        """Chances [batch, codes], and in which rows [batch, 1] there are any."""
-        likeness = torch.einsum("bd,bcd->bc", F.normalize(hidden.float(), dim=-1), self.states)
-        is_there = followed != PAD
-        has_any = is_there.any(1, keepdim=True)
-        weights = (SHARPNESS * likeness).masked_fill(~is_there & has_any, float("-inf")).softmax(-1)
-        empty = weights.new_zeros(len(weights), codes)
-        return empty.scatter_add_(1, followed.clamp(min=0), weights), has_any

@@ -168,11 +168,15 @@ class AudioLM(nn.Module):
 
         def draw(window: Window) -> Drawn:
             return self.semantic.decode(
-                [window.prompt], window.limits, **draws.of("semantic", window.number), may_end=not is_timed
+                [window.prompt],
+                window.limits,
+                **draws.of("semantic", window.number),
+                may_end=not is_timed,
+                memory=window.memory,
             )
 
         rows = [prompt[:, None] if prompt.ndim == 1 else prompt for prompt in prompts]
-        return extend(rows, totals, window_of(self.semantic_transformer, rate), draw)
+        return extend(rows, totals, window_of(self.semantic_transformer, rate), draw)[0]
 
     # What the stages need.
 

@@ -13,6 +13,7 @@ from madrigal.audiolm.decoding import Decoding, Drawn
 from madrigal.audiolm.decoding import decode as run
 from madrigal.audiolm.fine import FineTransformer
 from madrigal.audiolm.keywords import takes_older_words
+from madrigal.audiolm.memory import PromptMemory
 from madrigal.audiolm.packing import Stream
 from madrigal.audiolm.semantic import SemanticTransformer, semantic_stream
 from madrigal.audiolm.stage import StageTransformer
@@ -156,9 +157,10 @@ class StageWrapper(Generic[AnyStage]):
         seeds: Sequence[int] | int,
         context: Context | None,
         may_end: bool,
+        memory: PromptMemory | None = None,
     ) -> Drawn:
         with eval_mode(self.transformer):
-            return run(self.decoding(streams, frames, sampling, seeds, context, may_end))
+            return run(self.decoding(streams, frames, sampling, seeds, context, may_end, memory))
 
     @torch.no_grad()
     def decoding(
@@ -169,6 +171,7 @@ class StageWrapper(Generic[AnyStage]):
         seeds: Sequence[int] | int,
         context: Context | None = None,
         may_end: bool = True,
+        memory: PromptMemory | None = None,
     ) -> Decoding:
         """A generation that is about to begin, on a stage in eval mode. One seed is made into one for each row."""
         rows = len(frames)
@@ -183,6 +186,7 @@ class StageWrapper(Generic[AnyStage]):
             noise=noise,
             context=context,
             may_end=may_end,
+            memory=memory,
         )
 
 

@@ -42,7 +42,7 @@ def _attend_at_once(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     query_rows, keys, values = query.reshape(shape), key.reshape(shape), value.reshape(shape)
     scores = torch.baddbmm(query.new_empty(1, 1, 1), query_rows, keys.transpose(1, 2), beta=0, alpha=dim_head**-0.5)
     is_half = query.dtype == torch.bfloat16 and not torch.compiler.is_compiling()
-    if is_half and _longest(query) * _longest(key) * dim_head**-0.5 < HARMLESS:
+    if is_half and scores.numel() and _longest(query) * _longest(key) * dim_head**-0.5 < HARMLESS:
         # Nothing has to be taken off before the exponential, which then costs half of a softmax; shorter rows are
         # divided by their sums.
         raised = scores.exp_()

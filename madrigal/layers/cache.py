@@ -74,7 +74,7 @@ class KeyValueCache:
         The weight of the norm before it is multiplied in.
         """
         weight, rows = self._weights.get(linear) or self._turned(linear, norm)
-        if rows is None or x.shape[0] > 1:
+        if rows is None or x.shape[0] != 1:
             return torch.mm(x, weight)
         # A product with one vector is a sum of rows; the kernel for that fetches rows ahead, which MKL does not.
         return torch.embedding_bag(weight, rows, FIRST_ROW, False, 0, False, x.view(-1))[0]

@@ -91,7 +91,7 @@ class FeedForward(nn.Sequential):
         norm, inwards, gate, outwards = layers
         normed = norm(x) if cond is None else norm(x, cond)
         packed = inwards.packed
-        if packed and not torch.is_grad_enabled():
+        if packed:
             gated = opened_and_multiplied(normed, packed)
             out: Tensor = outwards(F.dropout(gated, gate.dropout, gate.training))
             return out

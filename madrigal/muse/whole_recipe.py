@@ -86,10 +86,10 @@ class MuseRecipe(SplitRecipe):
                 f"{larger.cond_image_size}: give both the same."
             )
 
-    def reads_text(self, run: Path) -> bool:
-        """Whether what is trained, or was, wants captions."""
-        base = self._model("base", run)
-        return base is not None and base.transformer.reads_text
+    def reading(self, run: Path) -> list[str]:
+        """The parts that are trained, or were, with captions."""
+        models = {name: self._model(name, run) for name in ("base", "superres")}
+        return [name for name, model in models.items() if model is not None and model.transformer.reads_text]
 
     def _model(self, name: str, run: Path) -> MaskGitConfig | None:
         value = getattr(self, name)
@@ -119,9 +119,11 @@ class MuseTraining(WholeTraining):
         sources = self._whole.sources.items()
         pictures = {name: pictures_of(path, self.path / DATA / name, anew=anew, say=tell) for name, path in sources}
         bare = next((name for name, found in pictures.items() if all(entry.text is None for entry in found)), None)
-        if bare is not None and self._whole.reads_text(self.path):
+        reading = [] if bare is None else self._whole.reading(self.path)
+        if bare is not None and reading:
             raise UserError(
                 f"No picture in {self._whole.sources[bare]} has a caption: give each a .txt beside it or a line in "
-                "metadata.jsonl, or train without texts by base.model.transformer.text_encoder=none."
+                "metadata.jsonl, or train without texts by "
+                f"{' and '.join(f'{name}.model.transformer.text_encoder=none' for name in reading)}."
             )
         return pictures

@@ -77,6 +77,8 @@ def generate(
     refuse(of_pictures, PICTURES, f"{runs[0]} makes sound")
     seconds = 5.0 if seconds is None else seconds
     common = {"top_k": top_k, "top_p": top_p, "repetition_penalty": repetition_penalty or 1.0}
+    if recall is not None and prompt is None:
+        raise UserError("--recall is of a prompt: give one with --prompt, or leave --recall out.")
     is_music = _makes_music(runs)
     temperature = temperature or (MUSIC_TEMPERATURE if is_music else TEMPERATURE)
     sampling = samplings(temperature, cond_scale, recall or ("0" if is_music else RECALL), **common)

@@ -60,15 +60,20 @@ def make_music(
 
 def _files(out: Path, n: int, *, overwrite: bool) -> list[Path]:
     """What is written, checked before anything is loaded or drawn."""
-    from madrigal.data.layouts import FORMATS, OTHER_FORMATS
-
-    ending = out.suffix.lower()
-    if ending != ".wav" and ending[1:] in (*FORMATS, *OTHER_FORMATS) and not out.is_dir():
+    is_wave = out.suffix.lower() == ".wav"
+    if is_sound(out) and not is_wave and not out.is_dir():
         raise UserError(f"{out} cannot be written, for music is written as .wav; name such a file or a folder with -o.")
-    files = [out] if ending == ".wav" else [out / f"{number:03d}.wav" for number in range(n)]
+    files = [out] if is_wave else [out / f"{number:03d}.wav" for number in range(n)]
     for file in files:
         check_out(file, overwrite=overwrite)
     return files
+
+
+def is_sound(path: Path) -> bool:
+    """Whether the name is one of a file of sound."""
+    from madrigal.data.layouts import FORMATS, OTHER_FORMATS, has_ending
+
+    return has_ending(path, FORMATS + OTHER_FORMATS)
 
 
 def _wave(model: "MusicLM", path: Path) -> "Tensor":

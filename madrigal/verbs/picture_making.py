@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from madrigal.errors import UserError
+from madrigal.verbs.music import is_sound
 from madrigal.verbs.terminal import Bar, given, print_json
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def generate(
     as_json: bool,
 ) -> None:
     """Make n pictures: as files of a folder, or, where `out` is an image file, all on a page."""
-    if out.suffix and not is_picture(out) and not out.is_dir():
+    if is_sound(out) and not out.is_dir():
         raise UserError(f"{run} makes pictures, and {out} is no picture's name: end it in .png, or name a folder.")
     files = [out] if is_picture(out) else [out / f"{number:03d}.png" for number in range(n)]
     check_files(files, overwrite=overwrite)

@@ -41,23 +41,22 @@ def samplings(
     own = {
         "temperature": per_stage("--temperature", temperature),
         "cond_scale": per_stage("--cond-scale", cond_scale or "1"),
-        "recall": per_stage("--recall", recall or "0"),
+        "recall": per_stage("--recall", recall or "0", "0,0.5,0.5", below=1),
     }
-    if max(own["recall"].values()) >= 1:
-        raise UserError(f"--recall is {recall!r}; shares are below 1, such as 0,0.5,0.5.")
     return {
         stage: build_config(Sampling, {**common, **{name: of[stage] for name, of in own.items()}}, "Sampling")
         for stage in STAGES
     }
 
 
-def per_stage(option: str, text: str) -> dict[str, float]:
+def per_stage(option: str, text: str, example: str = "0.8,0.9,0.8", *, below: float = inf) -> dict[str, float]:
     """One number for all stages, or three."""
     given = _numbers(text)
     if len(given) == 1:
         given *= len(STAGES)
-    if len(given) != len(STAGES):
-        raise UserError(f"{option} is {text!r}; write one number from 0 on, or three with commas, such as 0.8,0.9,0.8.")
+    if len(given) != len(STAGES) or max(given) >= below:
+        span = "from 0 on" if below == inf else f"from 0 to below {below:g}"
+        raise UserError(f"{option} is {text!r}; write one number {span}, or three with commas, such as {example}.")
     return dict(zip(STAGES, given, strict=True))
 
 

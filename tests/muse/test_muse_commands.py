@@ -101,6 +101,8 @@ def test_mistakes_are_told_in_a_sentence(run: Path, command: Command, tmp_path: 
     assert "write one number" in command.refused("generate", run, "--temperature", "1,2,3", *out)
     assert "WIDTHxHEIGHT" in command.refused("generate", run, "--size", "big", *out)
     assert "end it in .png" in command.refused("generate", run, "--text", "white", "-o", tmp_path / "out.wav")
+    command.done("generate", run, "--text", "white", "-o", tmp_path / "run-1.5")
+    assert (tmp_path / "run-1.5" / "000.png").is_file()
     sound = tmp_path / "in.wav"
     sound.write_bytes(b"")
     assert "for pictures" in command.refused("edit", sound, "--vary", "0.5", "-o", tmp_path / "out.wav")
@@ -208,6 +210,9 @@ def test_pictures_without_captions_are_told_before_anything_is_trained(run: Path
     with pytest.raises(UserError, match=r"No picture in .*bare has a caption"):
         load_recipe("muse/tiny", [f"data={bare}"]).trainer(tmp_path / "a")
     part = "model.transformer.text_encoder=none"
+    for one, other in (("base", "superres"), ("superres", "base")):
+        with pytest.raises(UserError, match=rf"without texts by {other}\.{part}\.$"):
+            load_recipe("muse/tiny", [f"data={bare}", f"{one}.{part}"]).trainer(tmp_path / one)
     load_recipe("muse/tiny", [f"data={bare}", f"base.{part}", f"superres.{part}"]).trainer(tmp_path / "b")
     with pytest.raises(UserError, match="name a folder"):
         load_recipe("muse/tiny", [f"data={next(bare.glob('*.png'))}"]).trainer(tmp_path / "c")
