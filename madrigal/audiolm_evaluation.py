@@ -290,5 +290,8 @@ def _places(manifest: Manifest, count: int, prompt: float, seconds: float) -> li
         for start in np.arange(0.0, entry.duration - prompt - seconds, prompt)
     )
     if not turns:
-        raise UserError(f"{manifest.root} has no recording of {prompt + seconds:g} seconds to take a prompt from.")
+        raise UserError(
+            f"None of the recordings lasts {prompt + seconds:g} seconds: a prompt of {prompt:g}, and {seconds:g} to "
+            "compare with. Give longer ones, or a shorter --prompt-seconds or --seconds."
+        )
     return turns[:count]

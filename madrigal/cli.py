@@ -3,13 +3,18 @@
 Heavy imports wait inside the verbs, so that `--help` answers at once.
 """
 
+import signal
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
 
 from madrigal import __version__
+from madrigal.__main__ import STOPPED
 from madrigal.engine.machine import keep_memory
 from madrigal.errors import UserError
 
@@ -66,10 +71,6 @@ for verb, place in VERBS.items():
 Complaint: Any = typer.BadParameter.__mro__[2]
 
 
-STOPPED = 130
-"""The status of a command that was stopped by Ctrl-C."""
-
-
 def main(arguments: list[str] | None = None) -> None:
     """Run the command: 0 for success, 2 with one sentence for a mistake, a traceback only with --debug."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
@@ -79,20 +80,44 @@ def main(arguments: list[str] | None = None) -> None:
     arguments = arguments or ["--help"]
     # Before torch is loaded: what it allocates from the start should be kept.
     keep_memory()
-    try:
-        status = app(args=arguments, prog_name="madrigal", standalone_mode=False)
-    except Complaint as error:
-        sys.exit(_tell(_of_the_words(error.format_message(), arguments)))
-    except (UserError, OSError) as error:
-        if debug:
-            raise
-        sys.exit(_tell(str(error) if isinstance(error, UserError) else _of_the_system(error)))
-    except (typer.Abort, KeyboardInterrupt):
-        status = STOPPED
+    with _noticing_ctrl_c() as was_stopped:
+        try:
+            status = app(args=arguments, prog_name="madrigal", standalone_mode=False)
+        except (typer.Abort, KeyboardInterrupt):
+            status = STOPPED
+        except Exception as error:
+            if was_stopped():  # an import that was broken off has its own words for it
+                status = STOPPED
+            elif isinstance(error, Complaint):
+                sys.exit(_tell(_of_the_words(error.format_message(), arguments)))
+            elif isinstance(error, (UserError, OSError)) and not debug:
+                sys.exit(_tell(str(error) if isinstance(error, UserError) else _of_the_system(error)))
+            else:
+                raise
     if status:  # typer gives back what it was left with, Ctrl-C among it
         if status == STOPPED:
             typer.echo("madrigal: stopped.", err=True)
         sys.exit(status)
+
+
+@contextmanager
+def _noticing_ctrl_c() -> Iterator[Callable[[], bool]]:
+    """Gives a function that tells whether Ctrl-C came, whatever became of its KeyboardInterrupt."""
+    came = False
+
+    def note(_: int, __: FrameType | None) -> None:
+        nonlocal came
+        came = True
+        raise KeyboardInterrupt
+
+    before: Any = signal.getsignal(signal.SIGINT)
+    with suppress(ValueError):  # not the main thread: the program that owns it handles signals
+        signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: came
+    finally:
+        with suppress(ValueError):
+            signal.signal(signal.SIGINT, before)
 
 
 def _tell(sentence: str) -> int:

@@ -46,12 +46,14 @@ def seeds_for(stage: str, seeds: list[int], number: int) -> list[int]:
 
 def by_stage(sampling: Samplings) -> dict[str, Sampling | None]:
     """The sampling of every stage; a name that is no stage's is refused."""
-    if not isinstance(sampling, dict):
-        return dict.fromkeys(STAGES, sampling)
-    unknown = set(sampling) - set(STAGES)
+    named = sampling if isinstance(sampling, dict) else dict.fromkeys(STAGES, sampling)
+    unknown = set(named) - set(STAGES)
     if unknown:
         raise UserError(f"There is no stage {min(unknown)!r} to sample from; they are semantic, coarse and fine.")
-    return {stage: sampling.get(stage) for stage in STAGES}
+    wrong = next((how for how in named.values() if how is not None and not isinstance(how, Sampling)), None)
+    if wrong is not None:
+        raise UserError(f"sampling is {wrong!r}; give a Sampling, such as Sampling(temperature=0.5).")
+    return {stage: named.get(stage) for stage in STAGES}
 
 
 def drawn_with(sampling: Samplings, seed: int) -> str:

@@ -84,7 +84,7 @@ class AudioLM(nn.Module):
         *,
         batch_size: int = 1,
         seconds: float | None = None,
-        text: list[str] | None = None,
+        text: list[str] | str | None = None,
         text_embeds: Tensor | None = None,
         condition_ids: Tensor | None = None,
         prime_wave: Tensor | Sequence[Tensor] | None = None,
@@ -107,6 +107,7 @@ class AudioLM(nn.Module):
         an audio conditioner, in a text's place.
         """
         acoustic = self.acoustic
+        text = [text] if isinstance(text, str) else text
         rows = self._prompt(prime_wave, prime_wave_input_sample_hz, prime_wave_path, prime_ids, prime_codes)
         if rows is None:
             given = next((one for one in (text, text_embeds, condition_ids) if one is not None), None)
@@ -132,7 +133,7 @@ class AudioLM(nn.Module):
         *,
         seconds: float,
         chunk_seconds: float = 0.5,
-        text: list[str] | None = None,
+        text: list[str] | str | None = None,
         text_embeds: Tensor | None = None,
         prime_wave: Tensor | None = None,
         prime_wave_input_sample_hz: int | None = None,
@@ -147,6 +148,7 @@ class AudioLM(nn.Module):
         """
         rows = self._prompt(prime_wave, prime_wave_input_sample_hz, prime_wave_path, None, None)
         rows = rows or self.acoustic.no_prompt(1)
+        text = [text] if isinstance(text, str) else text
         draws = self._draws([seed], sampling, {"text": text, "text_embeds": text_embeds})
         semantic = self._semantic(rows.ids, seconds, 2048, draws)[0]
         with eval_mode(self):

@@ -105,6 +105,8 @@ def edit(
         raise UserError(f"Say what to do: {ways}." if fill is None else f"Say one thing to do at a time: {ways}.")
     from madrigal.speaking.script import transcript_of
 
+    if text is not None and not text.strip():
+        raise UserError("--text is empty; write what is said in the recording, or leave --text out.")
     editor, sound = _opened(source, out, run, seed, device, overwrite, [steps, method, cond_scale, sway, bf16])
     known = transcript_of(source, text)
     if replace is not None:

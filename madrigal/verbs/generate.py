@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from madrigal.errors import UserError
+from madrigal.verbs.music import sound_files
 from madrigal.verbs.picture_making import PICTURES, ClassName, Negative, PictureSize, PictureSteps, makes_pictures
 from madrigal.verbs.picture_making import generate as generate_pictures
 from madrigal.verbs.sampling import Guidance, Recall, TopK, TopP, one_scale, samplings
@@ -31,7 +32,10 @@ def generate(
     n: Samples = 1,
     seed: Annotated[int, typer.Option(min=0, help="Sample i is drawn with seed + i.")] = 0,
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="The folder of the samples, a .wav for the best tune, or a page.png.")
+        Path,
+        typer.Option(
+            "--out", "-o", help="The folder of the samples, a .wav for one (of music, for the best), or a page.png."
+        ),
     ] = Path("generated"),
     temperature: Annotated[
         str | None,
@@ -92,10 +96,9 @@ def generate(
     if like is not None:
         raise UserError("--like is for a run of MusicLM; give an AudioLM a --prompt.")
     _checked(prompt)
-    files = [out / f"{number:03d}.wav" for number in range(n)]
-    taken = [file for file in files if file.exists()]
-    if taken and not overwrite:
-        raise UserError(f"{taken[0]} is there already; name another folder with -o, or replace it with --overwrite.")
+    files = sound_files(out, n, overwrite=overwrite)
+    if len(files) < n:
+        raise UserError(f"{n} samples do not go into one file, {out}: name a folder with -o, or leave --n out.")
 
     from madrigal.audiolm.loading import load_audiolm
     from madrigal.audiolm.pipeline import NO_CONDITION
@@ -116,7 +119,7 @@ def generate(
                 sampling=sampling,
                 seed=seed + number,
             )[0]
-            out.mkdir(parents=True, exist_ok=True)
+            file.parent.mkdir(parents=True, exist_ok=True)
             write(file, (wave if wave.ndim == 2 else wave[None]).cpu(), rate)
             bar(number + 1, n)
     if as_json:

@@ -33,7 +33,7 @@ def make_music(
     """Draw `n`, and write the best to the file `out`, or all of them, the best first, into the folder `out`."""
     if text is None and like is None and prompt is None:
         raise UserError("Say what the music should be with --text, or name a sound that it should be like with --like.")
-    files = _files(out, n, overwrite=overwrite)
+    files = sound_files(out, n, overwrite=overwrite)
     if like is not None and not like.is_file():
         raise UserError(f"There is no file {like} that the music should be like; check --like.")
 
@@ -58,11 +58,11 @@ def make_music(
         typer.echo(f"{file}  similarity {score:.3f}")
 
 
-def _files(out: Path, n: int, *, overwrite: bool) -> list[Path]:
-    """What is written, checked before anything is loaded or drawn."""
+def sound_files(out: Path, n: int, *, overwrite: bool) -> list[Path]:
+    """What is written, one .wav or n in a folder, checked before anything is loaded or drawn."""
     is_wave = out.suffix.lower() == ".wav"
     if is_sound(out) and not is_wave and not out.is_dir():
-        raise UserError(f"{out} cannot be written, for music is written as .wav; name such a file or a folder with -o.")
+        raise UserError(f"{out} cannot be written, for sound is written as .wav; name such a file or a folder with -o.")
     files = [out] if is_wave else [out / f"{number:03d}.wav" for number in range(n)]
     for file in files:
         check_out(file, overwrite=overwrite)

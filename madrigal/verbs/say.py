@@ -46,7 +46,7 @@ def say(
     sway: Sway = None,
     bf16: Bf16 = None,
     temperature: Annotated[
-        str | None, typer.Option(help="speartts: for all stages, or semantic,coarse,fine; 0 takes the likeliest.")
+        str | None, typer.Option(help=f"speartts: for all stages, or semantic,coarse,fine; default: {TEMPERATURE}.")
     ] = None,
     top_k: TopK = None,
     top_p: TopP = None,

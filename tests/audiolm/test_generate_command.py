@@ -69,6 +69,15 @@ def test_json_is_one_object(generate: Command, run: Path) -> None:
     assert said == {"files": ["generated/000.wav"], "seconds": 0.1, "sample_rate": 16000, "seed": 3}
 
 
+def test_one_sample_may_be_a_file(generate: Command, run: Path) -> None:
+    generate.done(run, "--seconds", "0.2", "--seed", "7", "-o", "made/one.wav")
+    generate.done(run, "--seconds", "0.2", "--seed", "7", "-o", "two")
+    assert np.array_equal(heard("made/one.wav"), heard("two/000.wav"))
+    assert "do not go into one file" in generate.refused(run, "--seconds", "0.2", "--n", "2", "-o", "two.wav")
+    assert "sound is written as .wav" in generate.refused(run, "--seconds", "0.2", "-o", "one.mp3")
+    assert "one.wav" in generate.refused(run, "--seconds", "0.2", "-o", "made/one.wav")
+
+
 def test_the_runs_of_the_stages_do_as_well(generate: Command, run: Path) -> None:
     generate.done(run, "--seconds", "0.1", "-o", "whole")
     generate.done(run / "semantic", run / "coarse", run / "fine", "--seconds", "0.1", "-o", "parts")

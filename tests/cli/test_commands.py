@@ -42,6 +42,34 @@ def test_a_command_that_is_stopped_says_so_and_is_no_success(
     assert capsys.readouterr().err.strip() == "madrigal: stopped."
 
 
+INTERRUPTED = """
+import os, signal, sys
+from madrigal.__main__ import main
+
+class Finder:
+    def find_spec(self, name, *_):
+        if name == {module!r}:
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+                signal.pause()
+            except KeyboardInterrupt:
+                raise ImportError("cannot load module more than once per process") from None
+
+sys.meta_path.insert(0, Finder())
+sys.argv = ["madrigal", "say", "Hello", "-o", "hello.wav"]
+main()
+"""
+
+
+@pytest.mark.parametrize("module", ["typer", "torch"])
+def test_ctrl_c_while_it_is_being_loaded_is_told_in_a_line(module: str, tmp_path: Path) -> None:
+    script = INTERRUPTED.format(module=module)
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 130
+    assert done.stderr == "madrigal: stopped.\n"
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_of_a_verb_holds_an_example(verb: str) -> None:
     said = done(verb, "--help")
