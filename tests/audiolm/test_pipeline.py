@@ -229,6 +229,7 @@ def test_AM1_a_text_is_heard_through_any_stage_that_takes_one(stage: str) -> Non
     waves = [made(None), made("rain"), made("a bell"), made("a bell", cond_scale=3.0)]
     for number, wave in enumerate(waves):
         assert all(not torch.equal(wave, other) for other in waves[number + 1 :])
+    assert torch.equal(model(seconds=0.4, text="rain", sampling=Sampling()), waves[1])
     two = model(seconds=0.4, text=["rain", "a bell"], seed=[0, 0])
     torch.testing.assert_close(two, torch.cat(waves[1:3]))
 
@@ -355,6 +356,7 @@ def test_246_groups_of_a_codec_are_heard_right() -> None:
     [
         ({"seconds": -1.0}, "more than 0"),
         ({"seconds": 0.2, "sampling": {"semantics": Sampling()}}, "no stage 'semantics'"),
+        ({"seconds": 0.2, "sampling": {"coarse": 0.5}}, "sampling is 0.5; give a Sampling"),
         ({"seconds": 0.2, "prime_wave": torch.zeros(1, 6400), "prime_wave_input_sample_hz": 0}, "rate of the wave"),
     ],
 )
