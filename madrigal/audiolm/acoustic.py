@@ -15,7 +15,7 @@ from torch import Tensor
 
 from madrigal.audiolm.decoding import Drawn, decode_in_chunks
 from madrigal.audiolm.draws import Draws, seeds_for
-from madrigal.audiolm.memory import PromptMemory
+from madrigal.audiolm.recall import PromptMemory
 from madrigal.audiolm.stage import StageTransformer
 from madrigal.audiolm.tokens import heard_at
 from madrigal.audiolm.windows import Window, extend, first_of, streamed

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from madrigal.audiolm.memory import PromptMemory
 from madrigal.audiolm.packing import Stream
+from madrigal.audiolm.recall import PromptMemory
 from madrigal.audiolm.stage import StageTransformer
 from madrigal.data.tokens import PAD
 from madrigal.errors import UserError

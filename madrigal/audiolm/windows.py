@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from madrigal.audiolm.decoding import Drawn
-from madrigal.audiolm.memory import PromptMemory
 from madrigal.audiolm.packing import Stream
+from madrigal.audiolm.recall import PromptMemory
 from madrigal.data.tokens import PAD
 
 

@@ -13,8 +13,8 @@ from madrigal.audiolm.decoding import Decoding, Drawn
 from madrigal.audiolm.decoding import decode as run
 from madrigal.audiolm.fine import FineTransformer
 from madrigal.audiolm.keywords import takes_older_words
-from madrigal.audiolm.memory import PromptMemory
 from madrigal.audiolm.packing import Stream
+from madrigal.audiolm.recall import PromptMemory
 from madrigal.audiolm.semantic import SemanticTransformer, semantic_stream
 from madrigal.audiolm.stage import StageTransformer
 from madrigal.audiolm.tokens import Batch, acoustic_of, batch_of, semantic_of

@@ -20,8 +20,8 @@ from stages import (
 from madrigal.audiolm.acoustic import AcousticStages, Prompt
 from madrigal.audiolm.decoding import Decoding, Drawn
 from madrigal.audiolm.draws import Draws
-from madrigal.audiolm.memory import PromptMemory
 from madrigal.audiolm.packing import Stream
+from madrigal.audiolm.recall import PromptMemory
 from madrigal.audiolm.stage import StageTransformer
 from madrigal.data.tokens import PAD
 from madrigal.layers.sampling import RowNoise, Sampling
@@ -153,7 +153,7 @@ def test_a_stream_recalls_its_prompt_and_nothing_that_it_drew(monkeypatch: pytes
     stages = two_stages(2.0)
     memories = []
     monkeypatch.setattr(
-        "madrigal.audiolm.memory.PromptMemory.of",
+        "madrigal.audiolm.recall.PromptMemory.of",
         classmethod(lambda cls, *given, of=PromptMemory.of.__func__: memories.append(of(cls, *given)) or memories[-1]),
     )
     semantic = torch.randint(SEMANTIC, (30, 1), generator=torch.Generator().manual_seed(5))
