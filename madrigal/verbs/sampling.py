@@ -22,7 +22,7 @@ Recall = Annotated[
     str | None,
     typer.Option(
         "--recall",
-        help="Share, below 1, that the prompt has in what is drawn; one or three numbers; default: 0,0.5,0.5, of music 0.",
+        help="Share, below 1, that the prompt has in what is drawn: one or three; default: 0,0.5,0.5, of music 0.",
     ),
 ]
 TopK = Annotated[int | None, typer.Option("--top-k", min=1, help="Draw among the k likeliest.")]
